@@ -46,6 +46,8 @@ class Faults:
     """What a member says comes just before its session ends, while the node is busy for a moment."""
     deaf_every_ms: int = 0
     """A member hears nothing for up to DEAF_MS, though what it says arrives."""
+    clock_set_back: float = 0.0
+    """While the node is down its machine's clock is set back."""
     unload_every_ms: int = 0
     partition_every_ms: int = 0
     member_pause_every_ms: int = 0
@@ -101,8 +103,11 @@ HARD_ON_MEMBERS: Mapping[str, float] = {
 """The node is well, and its members are not: what happens between the two that drawn weather rarely brings about."""
 
 
-HELD_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 5_000}
-"""Drawn weather, and an operator who never rests."""
+HELD_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 5_000, "migrate_every_ms": 20_000}
+"""Drawn weather, and an operator who never rests; groups on their way change their protocol meanwhile."""
+
+ROLLED_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 2_500, "migrate_every_ms": 7_000}
+"""The same, with more of both."""
 
 
 def draw(rng: Random) -> Faults:
@@ -148,4 +153,6 @@ def draw(rng: Random) -> Faults:
         tuning_every_ms=often(0.6, 3_000, 30_000),
         trials_every_ms=often(0.6, 3_000, 40_000),
         balance_every_ms=often(0.5, 8_000, 60_000),
+        clock_set_back=rate(0.4, 0.8),
+        verbs_every_ms=often(0.3, 5_000, 40_000),
     )

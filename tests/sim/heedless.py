@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from muster.coordinator.core.classic.remote import again
+from muster.coordinator.core.consumer.migration import downgrade
 from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.holds.correction import Corrected, Situation
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
 
 Overlook = Callable[[HoldsStored], HoldsStored]
@@ -62,3 +65,35 @@ class UndrainedShard(Heedless):
             return super().step(event, now_ms)
         finally:
             members.asked = honest
+
+
+class LedShard(Shard):
+    """A group that turns classic has a leader at once, whatever is held of it."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest = downgrade.resting, again.resting
+        downgrade.resting = again.resting = lambda _state, _group_id: False
+        try:
+            return super().step(event, now_ms)
+        finally:
+            downgrade.resting, again.resting = honest
+
+
+class AbsentHeirs(Shard):
+    """What the last member of a protocol leaves waits for nobody."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, downgrade.held.left = downgrade.held.left, lambda _group, _member, _step: None
+        try:
+            return super().step(event, now_ms)
+        finally:
+            downgrade.held.left = honest
+
+
+class ForgetfulShard(Shard):
+    """Reads no freeze and no pin from the log."""
+
+    def apply(self, record: Record) -> None:
+        if isinstance(record, HoldsStored):
+            record = replace(record, freeze=None, pins=())
+        super().apply(record)

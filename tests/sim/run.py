@@ -21,6 +21,7 @@ from tests.sim.faults import (
     HELD_BY_OPERATORS,
     JOIN_GRACE_MS,
     REQUEST_TIMEOUT_MS,
+    ROLLED_BY_OPERATORS,
     Faults,
     draw,
 )
@@ -66,8 +67,11 @@ class Parts:
 HARD = Parts(weather=HARD_ON_MEMBERS, generations=("moving", "moving", "consumer", "classic"))
 """What drawn weather rarely brings about: a node that is well, and members that hear nothing of it."""
 
-HELD = Parts(weather=HELD_BY_OPERATORS)
-"""Whatever the weather, somebody freezes, deploys, drains and pins."""
+HELD = Parts(weather=HELD_BY_OPERATORS, generations=("classic", "consumer", "moving", "moving"))
+"""Whatever the weather, somebody freezes, deploys, drains and pins, and half of the groups are converted."""
+
+ROLLED = Parts(weather=ROLLED_BY_OPERATORS, generations=("moving",))
+"""All groups are converted, there and back, whatever is held of them."""
 
 
 @dataclass(slots=True)

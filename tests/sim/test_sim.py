@@ -32,7 +32,7 @@ from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
 from tests.sim.checkers.trials import TrialsHarmNobody
-from tests.sim.run import HARD, HELD, Parts, Result, run_seed
+from tests.sim.run import HARD, HELD, ROLLED, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
 from tests.support.stories.script import Stage
@@ -44,7 +44,8 @@ SEEDS = 60
 RUNS = (
     *((seed, Parts()) for seed in range(SEEDS)),
     *((seed, HARD) for seed in range(SEEDS // 2)),
-    *((seed, HELD) for seed in range(SEEDS // 2)),
+    *((seed, HELD) for seed in range(SEEDS // 4)),
+    *((seed, ROLLED) for seed in range(SEEDS // 4)),
 )
 
 LOSING = {"power_loss_every_ms": 12_000, "flush_ms": 3_000}
@@ -76,7 +77,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def checked(run: Result, parts: Parts) -> Result:
-    how = f"--seed {run.seed}{' --hard' if parts is HARD else ' --held' if parts is HELD else ''}"
+    kind = " --hard" if parts is HARD else " --held" if parts is HELD else " --rolled" if parts is ROLLED else ""
+    how = f"--seed {run.seed}{kind}"
     assert not run.violation, f"{run.violation}\nrepeat: python -m tests.sim {how} --trace trace.txt"
     return run
 
@@ -179,6 +181,9 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.GreedyHeirs), id="15-greedy-heirs"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.PinlessShard), id="15-pinless-shard"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
+        pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.LedShard), id="15-led-shard"),
+        pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.AbsentHeirs), id="15-absent-heirs"),
+        pytest.param(AcknowledgedSettingsStay, replace(HELD, shard=heedless.ForgetfulShard), id="15-forgetful-shard"),
         *(
             pytest.param(TrialsHarmNobody, Parts(shard=shard, weather=TRIED), id=f"16-{shard.__name__}")
             for shard in (

@@ -26,6 +26,8 @@ class World:
         self.seed = seed
         self.rng = Random(seed)
         self.now_ms = START_MS
+        self.behind_ms = 0
+        """How far the clock of the node's machine has been set back so far, always while the node was down."""
         self.events = 0
         self.census: Counter[str] = Counter()
         self.violations: list[str] = []
@@ -34,6 +36,11 @@ class World:
         self._digest = hashlib.sha256()
         self._queue: list[tuple[int, int, Action]] = []
         self._scheduled = 0
+
+    @property
+    def node_ms(self) -> int:
+        """The time by the node's clock."""
+        return self.now_ms - self.behind_ms
 
     @property
     def digest(self) -> str:

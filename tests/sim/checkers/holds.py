@@ -1,71 +1,182 @@
-"""15. What is held stays held: who lives in a frozen group keeps what it has, a share that waits is nobody's, a pinned
-partition is its member's, and a drained member gets nothing new.
+"""15. What is held stays held: who lives in a frozen group keeps what it has, a share that waits is nobody's but its
+heir's, a pinned partition is its member's, and a drained member gets nothing new.
+
+What somebody has is taken from records alone, so it is the same through rebalances, through conversions between the
+classic protocol and KIP-848, and through crashes. A leader's plan that was under way when a group was frozen counts.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import cells as of_ids
-from muster.coordinator.core.consumer.records import TargetEpochStored
+from muster.coordinator.core.control.events import HoldGroup, ResumeGroup
+from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.holds.correction import Cell, Situation, cells, cells_of, drained_members
 from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans
 from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
+from muster.coordinator.core.events import Event, TimerFired
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.records import GroupStored
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.records import RebalanceDecided
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import GroupState
+from muster.coordinator.core.types import GroupState, Outcome
+from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
 from tests.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A group as its records last told it."""
+
+    kind: type[Group]
+    situation: Situation
+    instances: dict[str, set[Cell]]
+    """What a classic group's last plan has for static members, gone or not: each waits for itself."""
+    aims: dict[str, set[Cell]]
 
 
 class WhatIsHeldStays(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.before: dict[str, tuple[type[Group], HoldsStored, Situation]] = {}
+        self.known: dict[str, Known] = {}
+        self.rested: set[str] = set()
+        """Frozen groups that have been at home since: no plan from before the freeze is under way."""
+        self.planned_here: set[str] = set()
+        """Calm groups with members for which the coordinator plans: as long as they are, nobody else does."""
+        self.was: dict[str, HoldsStored] = {}
+        self.led: set[str] = set()
+        """Held groups whose members make their plans, before the step."""
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
-        self.before = {}
-        for group_id, holds in core.state.holds.items():
-            group = core.state.logged(group_id)
-            if group is not None and at_home(group):
-                self.before[group_id] = type(group), holds, self._situation(core, group)
-
-    def _situation(self, core: Shard, group: Group) -> Situation:
-        return KINDS[type(group)].situation(group, Step(core.state, self.world.now_ms))
+        self.was = dict(core.state.holds)
+        self.led = {group_id for group_id in self.was if is_led(core.state.logged(group_id))}
+        for group_id in self.was.keys() - self.known.keys():
+            self._look(core, group_id)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
-        planned = {record.group_id for record in effects.records if isinstance(record, TargetEpochStored | GroupStored)}
-        for group_id, (kind, was, before) in self.before.items():
-            group, now = core.state.logged(group_id), core.state.holds.get(group_id)
-            if type(group) is not kind or group is None or now is None or self.harmed(group_id) or not at_home(group):
+        changed = {group_of(record) for record in effects.records}
+        decided = {
+            record.group_id
+            for record in effects.records
+            if isinstance(record, RebalanceDecided) and record.entry.outcome is Outcome.COMPLETED
+        }
+        by_word = isinstance(event, HoldGroup | ResumeGroup) or (
+            isinstance(event, TimerFired) and event.key[0] in standing.TIMERS
+        )
+        for group_id in sorted(changed & {*self.was, *core.state.holds}):
+            before = self.known.get(group_id)
+            self._look(core, group_id)
+            after = self.known.get(group_id)
+            if before is None or after is None or group_id not in self.was or self.harmed(group_id):
                 continue
-            after = self._situation(core, group)
-            if was.freeze is not None and now.freeze is not None:
-                self._frozen(group_id, now, before, after)
-            if not KINDS[kind].plans_itself(group):
-                self._nobodys(group_id, now, after)
-                if group_id in planned and was == now and not now.calm:
-                    self._pinned(core, group_id, now, after)
-                    self._drained(core, group_id, now, before, after)
+            self._count_conversion(group_id, before, after)
+            planned = group_id in decided
+            self._compare(core, group_id, before, after.situation, planned=planned, by_word=by_word)
+        self._rest(core)
 
-    def _frozen(self, group_id: str, holds: HoldsStored, before: Situation, after: Situation) -> None:
+    def _compare(
+        self, core: Shard, group_id: str, before: Known, after: Situation, *, planned: bool, by_word: bool
+    ) -> None:
+        was, now = self.was[group_id], core.state.holds.get(group_id) or HoldsStored(group_id)
+        led = group_id in self.led
+        if was.freeze is not None and now.freeze is not None and not (led and group_id not in self.rested):
+            self._frozen(group_id, now, before, after)
+        if led or is_led(core.state.logged(group_id)):
+            return
+        self._nobodys(group_id, now, after)
+        if was.deploy is not None and now.deploy is not None and was.freeze is None:
+            self._left(group_id, now, before, after, {c for each in aims(core, group_id, after).values() for c in each})
+        if by_word:
+            return
+        self._inherited(core, group_id, was, now, after)
+        if planned and was.calm:
+            self._stay(core, group_id, before, after)
+        elif planned and not now.calm:
+            self._pinned(core, group_id, now, after)
+            self._drained(core, group_id, now, before, after)
+
+    def loaded(self, shard: int, core: Shard) -> None:
+        """Members of classic groups are there only now."""
+        for group_id, holds in core.state.holds.items():
+            self._look(core, group_id)
+            for verb in verbs(holds):
+                self.world.census[f"{verb} after a crash"] += 1
+
+    def replayed(self, shard: int, core: Shard) -> None:
+        faults = self.node.log.faults
+        for group_id in [*self.known, *self.rested, *self.planned_here]:
+            if self.node.shard_index(group_id) == shard:
+                self.known.pop(group_id, None)
+                self.rested.discard(group_id)
+                if faults.damage or faults.harm:
+                    self.planned_here.discard(group_id)  # who plans may be in what cannot be read
+
+    def _look(self, core: Shard, group_id: str) -> None:
+        group = core.state.logged(group_id)
+        self.known.pop(group_id, None)
+        if group is not None:
+            situation = KINDS[type(group)].situation(group, Step(core.state, self.world.node_ms))
+            self.known[group_id] = Known(
+                type(group), situation, shares_of_instances(group), aims(core, group_id, situation)
+            )
+
+    def _rest(self, core: Shard) -> None:
+        for group_id in {*self.was, *core.state.holds}:
+            holds, group = core.state.holds.get(group_id), core.state.logged(group_id)
+            if holds is None:
+                self.known.pop(group_id, None)
+            self._planner(group_id, holds, group)
+            if holds is None or holds.freeze is None or group is None:
+                self.rested.discard(group_id)
+            elif not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE:
+                self.rested.add(group_id)
+
+    def _planner(self, group_id: str, holds: HoldsStored | None, group: Group | None) -> None:
+        if holds is None or not holds.calm or group is None or not group.members:
+            self.planned_here.discard(group_id)
+        elif not is_led(group):
+            self.planned_here.add(group_id)
+        elif group_id in self.planned_here:
+            self.fail(f"{group_id} has a leader, while nobody may lose anything: {holds}")
+
+    def _count_conversion(self, group_id: str, before: Known, after: Known) -> None:
+        if before.kind is not after.kind and before.situation.who:
+            to = "KIP-848" if after.kind is ConsumerGroup else "classic"
+            for verb in verbs(self.was[group_id]):
+                self.world.census[f"{verb} through a conversion to {to}"] += 1
+
+    # What must hold
+
+    def _frozen(self, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         self.world.census["steps of frozen groups"] += 1
-        reads = {member.id: set(member.topics) for member in after.snapshot.members}
-        for member_id, had in owned(before).items():
-            has = owned(after).get(member_id, set())
-            lost = {cell for cell in had - has if exists(cell, after) and cell[0] in reads.get(member_id, ())}
-            if member_id in after.who and lost:
-                self.fail(f"{group_id} is frozen, and {member_id} lost {sorted(lost)}")
         assert holds.freeze is not None
-        if holds.freeze.orphans is Orphans.KEEP:
-            for member_id, has in owned(after).items():
-                instance = after.who[member_id].instance_id
-                known = member_id in before.who or (
-                    instance is not None and any(each.instance_id == instance for each in before.who.values())
-                )
-                if has and not known:
-                    self.fail(f"{group_id} is frozen, and the newcomer {member_id} got {sorted(has)}")
+        had, has = as_now(before, after), owned(after)
+        for member_id, mine in had.items():
+            if lost := {cell for cell in mine - has[member_id] if reads(after, member_id, cell)}:
+                self.fail(f"{group_id} is frozen, and {member_id} lost {sorted(lost)}")
+        drained = drained_members(holds, after.who)
+        settled = [member_id for member_id, mine in had.items() if mine and member_id not in drained]
+        for member_id, mine in has.items():
+            gained = mine - had.get(member_id, set())
+            if gained and holds.freeze.orphans is Orphans.KEEP:
+                self.fail(f"{group_id} is frozen, and {member_id} got {sorted(gained)}")
+            elif not had.get(member_id):
+                wrong = {cell for cell in gained if any(reads(after, other, cell) for other in settled)}
+                if wrong:
+                    self.fail(f"{group_id} is frozen, and the newcomer {member_id} got {sorted(wrong)}")
+
+    def _stay(self, core: Shard, group_id: str, before: Known, after: Situation) -> None:
+        """A plan while nobody may lose anything."""
+        self.world.census["plans of calm groups"] += 1
+        aim = aims(core, group_id, after)
+        for member_id, mine in as_now(before, after).items():
+            if lost := {cell for cell in mine - aim.get(member_id, set()) if reads(after, member_id, cell)}:
+                self.fail(f"what {group_id} has is to stay where it is, and {member_id} is to lose {sorted(lost)}")
 
     def _nobodys(self, group_id: str, holds: HoldsStored, after: Situation) -> None:
         waiting = {cell: share for share in holds.shares for cell in cells_of(share)}
@@ -75,30 +186,59 @@ class WhatIsHeldStays(Checker):
                 former = waiting[taken[0]].member_id
                 self.fail(f"{group_id}: {taken} wait for an heir of {former}, and {member_id} has them")
 
+    def _left(self, group_id: str, holds: HoldsStored, before: Known, after: Situation, given: set[Cell]) -> None:
+        """In a deploy what a dynamic member leaves waits, unless it is on its way to another or has an heir by now."""
+        waiting = {share.member_id for share in holds.shares}
+        for member_id, who in before.situation.who.items():
+            if who.instance_id is not None or member_id in after.who or member_id in waiting:
+                continue
+            going = {cell for other, cells in before.aims.items() if other != member_id for cell in cells}
+            if left := owned(before.situation)[member_id] - going - given:
+                self.fail(f"{group_id} is deployed, and {sorted(left)} that {member_id} left wait for nobody")
+
+    def _inherited(self, core: Shard, group_id: str, was: HoldsStored, now: HoldsStored, after: Situation) -> None:
+        """What waits no longer, though nobody's word or time ended that, is one member's: all of it that he reads."""
+        aim, still = aims(core, group_id, after), {(share.member_id, share.share) for share in now.shares}
+        for share in was.shares if after.who else ():
+            if (share.member_id, share.share) in still:
+                continue
+            self.world.census["shares that found an heir"] += 1
+            there = {cell for cell in cells_of(share) if any(reads(after, member_id, cell) for member_id in aim)}
+            heirs = {member_id: there - mine for member_id, mine in aim.items() if mine & there}
+            whole = (heir for heir, rest in heirs.items() if not any(reads(after, heir, cell) for cell in rest))
+            if there and not any(whole):
+                self.fail(f"{group_id}: what {share.member_id} left, {sorted(there)}, went to {sorted(heirs)}")
+
     def _pinned(self, core: Shard, group_id: str, holds: HoldsStored, after: Situation) -> None:
         owners = {cell: member_id for member_id, has in aims(core, group_id, after).items() for cell in has}
         for pin in holds.pins:
             cell = (pin.topic, pin.partition)
             meant = {m for m, who in after.who.items() if who.is_named(By.ANY, pin.name) and reads(after, m, cell)}
-            if meant and cell in owners and exists(cell, after):
+            if meant and cell in owners:
                 self.world.census["pins that counted"] += 1
                 if owners[cell] not in meant:
                     self.fail(f"{group_id}: {cell} is pinned to {pin.name}, and {owners[cell]} has it")
 
-    def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Situation, after: Situation) -> None:
+    def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         drained = drained_members(holds, after.who)
         pinned = {(pin.topic, pin.partition) for pin in holds.pins}
+        had = as_now(before, after)
         for member_id in drained:
             self.world.census["plans with drained members"] += 1
-            new = aims(core, group_id, after).get(member_id, set()) - owned(before).get(member_id, set()) - pinned
+            new = aims(core, group_id, after).get(member_id, set()) - had.get(member_id, set()) - pinned
             others = [m for m in after.who if m not in drained]
             if gained := {cell for cell in new if any(reads(after, other, cell) for other in others)}:
                 self.fail(f"{group_id}: {member_id} is drained, and got {sorted(gained)}")
 
 
-def at_home(group: Group) -> bool:
-    """What a classic group is to have is on record when it is stable; in between its leader may say anything."""
-    return not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE
+def is_led(group: Group | None) -> bool:
+    return group is not None and KINDS[type(group)].plans_itself(group)
+
+
+def verbs(holds: HoldsStored) -> Iterator[str]:
+    for verb, on in (("freeze", holds.freeze), ("deploy", holds.deploy), ("drain", holds.drains), ("pin", holds.pins)):
+        if on:
+            yield verb
 
 
 def owned(situation: Situation) -> dict[str, set[Cell]]:
@@ -106,6 +246,28 @@ def owned(situation: Situation) -> dict[str, set[Cell]]:
     for member_id, cell in cells(situation.had):
         held.setdefault(member_id, set()).add(cell)
     return held
+
+
+def shares_of_instances(group: Group) -> dict[str, set[Cell]]:
+    stored = group.stored if isinstance(group, ClassicGroup) else None
+    return {
+        member.group_instance_id: {cell for _, cell in cells({"": assignment_of(member.assignment)})}
+        for member in (stored.members if stored else ())
+        if member.group_instance_id is not None
+    }
+
+
+def as_now(before: Known, after: Situation) -> dict[str, set[Cell]]:
+    """What those who are still there had; a static member may go by another id by now, or have been away."""
+    names = {who.instance_id: member_id for member_id, who in after.who.items() if who.instance_id is not None}
+    known = before.situation
+    had = {names[each]: set(mine) for each, mine in before.instances.items() if each in names}
+    for member_id, mine in owned(known).items():
+        who = known.who.get(member_id)
+        now = member_id if member_id in after.who else names.get(who.instance_id) if who and who.instance_id else None
+        if now is not None:
+            had.setdefault(now, set()).update(mine)
+    return had
 
 
 def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell]]:
@@ -120,9 +282,8 @@ def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell
     }
 
 
-def exists(cell: Cell, situation: Situation) -> bool:
-    return cell[1] < situation.snapshot.topics.get(cell[0], 0)
-
-
 def reads(situation: Situation, member_id: str, cell: Cell) -> bool:
+    """Whether the partition exists, and the member reads it."""
+    if cell[1] >= situation.snapshot.topics.get(cell[0], 0):
+        return False
     return any(member.id == member_id and cell[0] in member.topics for member in situation.snapshot.members)

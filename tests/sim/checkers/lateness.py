@@ -52,7 +52,11 @@ class WhoSentInTimeIsNotExpired(Checker):
         waiting = [*self.in_engine.values(), *(arrived[1:] for arrived in self.in_sockets.values())]
         for request, at_ms in waiting:
             member_id = getattr(request, "member_id", "")
-            if request.group_id != event.key[1] or member_id not in expired or at_ms > event.deadline_ms:
+            if (
+                request.group_id != event.key[1]
+                or member_id not in expired
+                or at_ms > event.deadline_ms + self.world.behind_ms
+            ):
                 continue
             if isinstance(request, Heartbeat) and self.generation not in (None, request.generation):
                 continue

@@ -40,7 +40,7 @@ class RefusalsChangeNothing(Checker):
         self.asked += 1
         request = questions[self.asked % len(questions)]
         before = standing(core, group_id)
-        answer = core.step(request, self.world.now_ms)
+        answer = core.step(request, self.world.node_ms)
         self.world.census["refused requests of strangers"] += 1
         ((_, reply),) = answer.replies
         if reply.code is ErrorCode.NONE:

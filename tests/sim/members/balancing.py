@@ -34,11 +34,12 @@ class Meter:
         self.written: dict[tuple[str, int], int] = {}
         self.until_ms: dict[str, int] = {}
 
-    def measure(self, asked: MeasureLoad) -> LoadMeasured:
+    def measure(self, asked: MeasureLoad, at_ms: int) -> LoadMeasured:
+        """`at_ms`: when, by the node's clock."""
         now_ms = self.world.now_ms
         if self.world.chance(0.02):
             return LoadMeasured(
-                asked.group_id, asked.serial, at_ms=now_ms, last=True, refused="no room for its partitions"
+                asked.group_id, asked.serial, at_ms=at_ms, last=True, refused="no room for its partitions"
             )
         rows = []
         for topic, count in asked.topics.items():
@@ -50,4 +51,4 @@ class Meter:
                 self.written[topic, partition] = self.written.get((topic, partition), 0) + rate * seconds
             ends = tuple(self.written[topic, partition] for partition in range(count))
             rows.append((topic, 0, ends, ends))
-        return LoadMeasured(asked.group_id, asked.serial, tuple(rows), now_ms, last=True)
+        return LoadMeasured(asked.group_id, asked.serial, tuple(rows), at_ms, last=True)

@@ -40,8 +40,11 @@ class Operator:
         self.network, self.node = network, node
         self.world = network.world
 
-    def act(self, target: Target) -> None:
-        """One verb, or the end of one. Now and then a classic group is planned for, so that it can be held."""
+    def act(self, target: Target) -> bool:
+        """One verb, or the end of one. Now and then a classic group is planned for, so that it can be held.
+
+        True: it is one under which an operator starts members anew.
+        """
         rng, chance = self.world.rng, self.world.rng.random()
         if chance < 0.15:
             setting = {"assignor": "uniform"} if rng.random() < 0.7 else {}
@@ -53,8 +56,11 @@ class Operator:
             self._say(ResumeGroup(0, target.group_id, end, None, False, "ops"))
         else:
             ask = self._ask(target)
-            for_ms = rng.choice((5_000, 20_000) if isinstance(ask, AskFreeze | AskDeploy) else (None, 20_000, 60_000))
+            calm = isinstance(ask, AskFreeze | AskDeploy)
+            for_ms = rng.choice((5_000, 20_000, 40_000) if calm else (None, 20_000, 60_000))
             self._say(HoldGroup(0, target.group_id, ask, for_ms, None, rng.random() < 0.1, "ops"))
+            return calm
+        return False
 
     def _ask(self, target: Target) -> Ask:
         rng = self.world.rng
@@ -63,7 +69,8 @@ class Operator:
         drain, pin = AskDrain(by, name), AskPin(topic, rng.randrange(self.node.topics[topic]), name)
         freeze = AskFreeze(rng.choice((None, Orphans.GIVE, Orphans.KEEP)))
         # While nobody may lose anything, pins and drains only wait.
-        return rng.choice((freeze, AskDeploy(rng.randint(1, 3)), drain, drain, pin, pin, pin))
+        deploy = AskDeploy(rng.randint(1, 3))
+        return rng.choice((freeze, deploy, deploy, drain, drain, pin, pin, pin))
 
     def _say(self, request: HoldGroup | ResumeGroup) -> None:
         self.network.call("operator", request, TIMEOUT_MS, self._hear)

@@ -207,7 +207,7 @@ class Workload:
             (faults.balance_every_ms, lambda: balance(self.network, self.world.rng.choice(self.places).group_id)),
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
             (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
-            (faults.verbs_every_ms, lambda: self._holder.act(self.world.rng.choice(self.places))),
+            (faults.verbs_every_ms, self._hold),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
@@ -328,6 +328,7 @@ class Workload:
         key = ("session", process.settings.group_id, process.member.member_id)
         if (due_ms := shard.state.deadlines.get(key)) is None:
             return
+        due_ms += self.world.behind_ms
         at_ms = due_ms - self.world.between(1, LAST_MOMENT_MS)
         self.network.withheld[process.name] = at_ms
         for_ms = due_ms - at_ms + self.world.between(1, 40)
@@ -376,11 +377,33 @@ class Workload:
         places = [place for place in self.places if place.moves]
         if not places:
             return
-        place = self.world.rng.choice(places)
+        self._change_protocol(self.world.rng.choice(places))
+
+    def _change_protocol(self, place: Place) -> None:
         place.generation = "classic" if place.generation == "consumer" else "consumer"
         self.world.census["places that changed their protocol"] += 1
+        self._restart(place)
+
+    def _restart(self, place: Place) -> None:
         if place.process is not None and place.process.alive:
             place.process.close(self.world.rng.choice(list(Leaving)))
+
+    def _hold(self) -> None:
+        """An operator holds something. What he freezes or deploys he may start anew, one after the other."""
+        world = self.world
+        target = world.rng.choice(self.places)
+        if not self._holder.act(target) or world.chance(0.3):
+            return
+        rolled = [place for place in self.places if place.group_id == target.group_id]
+        turns = world.chance(0.5)
+        for number, place in enumerate(rolled[: world.between(1, len(rolled))]):
+            change = self._change_protocol if turns and place.moves else self._restart
+            delay_ms = number * 4_000 + world.between(200, 4_000)
+            world.after(delay_ms, partial(self._unless_calm, partial(change, place)))
+
+    def _unless_calm(self, action: Callable[[], None]) -> None:
+        if not self.calm:
+            action()
 
     def _change_topics(self) -> None:
         topic = self.world.rng.choice(sorted(self.node.topics))

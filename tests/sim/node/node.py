@@ -22,8 +22,11 @@ from tests.sim.node.ears import Ears
 from tests.sim.node.session import Sessions
 from tests.sim.node.work import Workbench
 from tests.sim.watch import Checker, Watch
-from tests.sim.world import World
+from tests.sim.world import START_MS, World
 from tests.support.stories.consumer_stage import topic_id
+
+MOST_BACK_MS = START_MS // 2
+"""A node's clock is never further behind than that: its times stay positive."""
 
 MakeShard = Callable[[Limits, int], Shard]
 MakeEngine = Callable[..., Engine]
@@ -137,6 +140,7 @@ class Node:
             return
         self.life += 1
         self.up, self._flushing, self._turn_at_ms = True, False, None
+        self._set_clock()
         self.log.reopen()
         if self.world.chance(0.3):
             self.world.census["logs compacted"] += 1
@@ -148,10 +152,18 @@ class Node:
         life = self.life
         self.world.after(self.world.between(0, 2_000), lambda: self.ears.hear(lambda: self._load(life)))
 
+    def _set_clock(self) -> None:
+        """Wall time is read when the process starts, and carried on by a clock that never goes back."""
+        if self.world.chance(self.log.faults.clock_set_back):
+            world = self.world
+            world.behind_ms = min(world.behind_ms + world.between(1_000, MOST_BACK_MS // 2), MOST_BACK_MS)
+            world.census["clocks set back"] += 1
+            world.trace(f"the node's clock is {world.behind_ms}ms behind")
+
     def _load(self, life: int) -> None:
         if life != self.life or not self.up:
             return
-        self.engine.load(self.world.now_ms)
+        self.engine.load(self.world.node_ms)
         self.world.trace("node loaded")
         self._after_engine()
 
@@ -183,14 +195,14 @@ class Node:
         self.world.trace(f"shard {shard} unloads")
         self.ears.check()
         self.engine.submit(shard, Unload())
-        self.engine.turn(self.world.now_ms)
+        self.engine.turn(self.world.node_ms)
         self._after_engine()
         life = self.life
         self.world.after(for_ms, lambda: self._load_again(shard, life))
 
     def _load_again(self, shard: int, life: int) -> None:
         if life == self.life and self.up and self.engine.status(shard) is ShardStatus.UNLOADED:
-            self.engine.load_shard(shard, self.world.now_ms)
+            self.engine.load_shard(shard, self.world.node_ms)
             self._after_engine()
 
     def change_topics(self) -> None:
@@ -248,7 +260,7 @@ class Node:
         shard, now_ms = self.shard_index(request.group_id), self.world.now_ms
         if request.group_instance_id is not None or self._turn_at_ms == now_ms or self.ears.deaf:
             return False
-        return self.engine.beat(shard, request.group_id, request.member_id, request.generation, now_ms)
+        return self.engine.beat(shard, request.group_id, request.member_id, request.generation, self.world.node_ms)
 
     def _fresh_id(self, request: JoinGroup) -> str:
         """Counted, not drawn: a story that repeats the events gets the same ids."""
@@ -279,7 +291,7 @@ class Node:
     # Turns and flushes
 
     def stood_still(self, stalled_ms: int) -> None:
-        self.engine.stood_still(stalled_ms, self.world.now_ms)
+        self.engine.stood_still(stalled_ms, self.world.node_ms)
 
     def wake(self) -> None:
         """A turn is due soon."""
@@ -300,7 +312,7 @@ class Node:
             self._turn_by(self.ears.deaf_until_ms)
             return
         self.ears.check()
-        self.engine.turn(self.world.now_ms)
+        self.engine.turn(self.world.node_ms)
         self._after_engine()
 
     def _after_engine(self) -> None:
@@ -311,7 +323,7 @@ class Node:
             self.wake()
         deadline_ms = self.engine.next_deadline_ms
         if deadline_ms is not None:
-            self._turn_by(max(deadline_ms, self.world.now_ms + 1))
+            self._turn_by(max(deadline_ms + self.world.behind_ms, self.world.now_ms + 1))
 
     def _start_flush(self) -> None:
         job = None if self._flushing else self.engine.flush_job()
@@ -331,9 +343,9 @@ class Node:
         try:
             job.run()
         except LogFailed as error:
-            self.engine.flush_failed(job, error, self.world.now_ms)
+            self.engine.flush_failed(job, error, self.world.node_ms)
         else:
-            self.engine.flushed(job, self.world.now_ms)
+            self.engine.flushed(job, self.world.node_ms)
         self._after_engine()
 
     def _release(self) -> None:

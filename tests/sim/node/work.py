@@ -64,7 +64,7 @@ class Workbench:
 
         def tell() -> None:
             if life == self.node.life and self.node.up:
-                self.node.engine.answer_work(work, self.meter.measure(work.request))
+                self.node.engine.answer_work(work, self.meter.measure(work.request, self.world.node_ms))
                 self.node.wake()
 
         self.world.after(self.world.between(0, 50), tell)

@@ -8,10 +8,13 @@ from muster.coordinator.core.classic.rebalance import prepare_rebalance
 from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.classic.static import covers_topics
 from muster.coordinator.core.control.assigning import Planner, options_differ, suspended
+from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, RebalanceEntry
+
+TURNED_CLASSIC = Trigger(Cause.COORDINATOR_FAILOVER, "the group had turned classic, and was not assigned anew yet")
 
 TOLD = 5
 """Partitions that a sentence names."""
@@ -33,6 +36,9 @@ def loaded(group: ClassicGroup, step: Step) -> None:
         return
     if group.remote and group.carried:
         plans.await_release(group, step)
+    if turned_classic(group, step) and resting(step.state, group.id):
+        planned_on(group, step)
+        return
     was = group.planner
     if not still_set(was, group, step):
         group.planner = plans.planner_of(group, step)
@@ -59,9 +65,22 @@ def watched_again(group: ClassicGroup, step: Step) -> None:
             Cause.COORDINATOR_FAILOVER, "the coordinator made the last plan; what it was made from is lost"
         )
         prepare_rebalance(group, trigger, step)
-    elif "assign" in dict(planners(last)) and not covers_topics(group, step):
-        trigger = Trigger(Cause.COORDINATOR_FAILOVER, "the group had turned classic, and was not assigned anew yet")
-        prepare_rebalance(group, trigger, step)
+    elif turned_classic(group, step) and not covers_topics(group, step):
+        prepare_rebalance(group, TURNED_CLASSIC, step)
+
+
+def turned_classic(group: ClassicGroup, step: Step) -> bool:
+    """The group had been a KIP-848 group, and no generation has been completed since."""
+    last = history.newest_plan(group, step)
+    return last is not None and "assign" in dict(planners(last))
+
+
+def planned_on(group: ClassicGroup, step: Step) -> None:
+    """It had turned classic while nobody could lose anything: the coordinator goes on, as before the crash."""
+    last = history.newest_plan(group, step)
+    name = wanted_assignor(step.state, group.id) or (last.protocol_name if last is not None else "")
+    group.planner = Planner(name, by_setting=True)
+    prepare_rebalance(group, TURNED_CLASSIC, step)
 
 
 def planners(entry: RebalanceEntry) -> list[tuple[str, tuple[str, ...]]]:

@@ -16,6 +16,7 @@ from muster.coordinator.core.consumer.heartbeat import reconcile, subscription_t
 from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.reconcile import available
 from muster.coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
+from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
 from muster.coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
@@ -45,8 +46,9 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
         protocol_name=request.protocols[0].name,
         member_id=member.id,
     )
-    # With an assignor set nobody leads: the classic group is planned for, in a generation of its own.
-    calm = group.at_rest and request.supports_skip_assignment and not wanted_assignor(step.state, group.id)
+    # With an assignor set, or a freeze or deploy on, nobody leads: what the group has next is planned for it.
+    planned = bool(wanted_assignor(step.state, group.id)) or resting(step.state, group.id)
+    calm = group.at_rest and request.supports_skip_assignment and not planned
     if DOWNGRADE.made(group, Leaving(None if calm else came_back(member), leader=member.id), step) and calm:
         hears = leading(hears, step.state.get(ClassicGroup, group.id))
     step.reply(request.request_id, hears)

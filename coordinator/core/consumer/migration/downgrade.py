@@ -7,10 +7,13 @@ from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.lifecycle import restore
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
-from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer import history, target
 from muster.coordinator.core.consumer.cleanup import forget_group
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import ClassicSide
+from muster.coordinator.core.control.assigning import Planner
+from muster.coordinator.core.control.held import consumer as held
+from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.groups.conversion import Conversion
 from muster.coordinator.core.ledger import Departure, Trigger
 from muster.coordinator.core.plan import CONSUMER
@@ -50,8 +53,14 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
     commit what it has done, until it joins again. So may whoever is still on its way to that epoch, under its own.
     There is no trigger when a static member only came back with the other protocol, everyone has its target already,
     and who came back can be told to lead without assigning (KIP-814).
+
+    What leavers had may wait for an heir. While nobody may lose anything the coordinator goes on planning: a member
+    that led would move partitions as it likes.
     """
     history.handed_back(group, step)
+    for leaver, _ in leaving.leavers:
+        held.left(group, leaver, step)
+    planner = target.preferred_assignor(group, step)
     gone = {member.id: departure for member, departure in leaving.leavers}
     left = staying(group, leaving)
     adrift = history.adrift(group, left, step)
@@ -63,6 +72,8 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
     restore(classic, stored, step)
     classic.restored = False
     classic.carried, classic.departures, classic.trailing = adrift, gone, trailing
+    if resting(step.state, group.id):
+        classic.planner = Planner(planner, by_setting=True)
     for side in left:
         member = classic.members[side.id]
         classic.members.offer(member, side_of(side).protocols)

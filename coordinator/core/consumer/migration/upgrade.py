@@ -24,9 +24,11 @@ from muster.coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
+from muster.coordinator.core.control.held.classic import last_shares
+from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.groups.conversion import Conversion
-from muster.coordinator.core.plan import CONSUMER, assignment_of
+from muster.coordinator.core.plan import CONSUMER, Plan, assignment_of
 from muster.coordinator.core.records import GroupDeleted
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import DELAYED
@@ -58,13 +60,21 @@ def upgrade(
     step.keep(GroupEpochStored(group.id, epoch))
     # A member of an earlier KIP-848 group of this id may come back with what it did then still to be committed.
     step.state.get(ConsumerGroup, group.id).progress.gave = None
-    shares = {member.id: target.by_id(assignment_of(member.assignment), step) for member in group.members.values()}
+    shares = {member_id: target.by_id(share, step) for member_id, share in plan_that_counts(group, step).items()}
     given = {cell for share in shares.values() for cell in cells(share)}
     for member in group.members.values():
         said = subscriptions[member.id]
         had = Had(said, shares[member.id], not_let_go(said, given, step))
         take_along(group, member, had, epoch, step)
     step.keep(TargetEpochStored(group.id, epoch, 0))
+
+
+def plan_that_counts(group: ClassicGroup, step: Step) -> Plan:
+    """What each member is to have. One that was taken back leaves nobody anything, unless nobody may lose anything."""
+    if not resting(step.state, group.id):
+        return {member.id: assignment_of(member.assignment) for member in group.members.values()}
+    told = last_shares(group)
+    return {member_id: told.get(member_id, {}) for member_id in group.members}
 
 
 def left_topics_out(group: ConsumerGroup, step: Step) -> bool:

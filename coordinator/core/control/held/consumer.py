@@ -49,6 +49,8 @@ def has(group: ConsumerGroup, member: ConsumerMember) -> Shares:
 def left(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """The member is about to be taken out: what it had may wait for an heir.
 
-    What it was to have and another still works on stays with that one.
+    What it was to have and another still works on stays with that one; what is on its way to another arrives there.
     """
-    members.left(group.id, who(member), history.by_name(has(group, member), step), step)
+    going = {cell for other, share in group.targets.items() if other != member.id for cell in cells(share)}
+    share = {t: frozenset(p for p in ps if (t, p) not in going) for t, ps in has(group, member).items()}
+    members.left(group.id, who(member), history.by_name(share, step), step)

@@ -75,9 +75,9 @@ def timer_fired(key: TimerKey, step: Step) -> None:
 
 
 def drain_on(found: Ground, step: Step) -> None:
-    """The next partitions of drained members, once those before have arrived."""
+    """The next partitions of drained members, once those before have arrived. No leader would hear of it."""
     holds, owners = found.holds, found.owners
-    if not holds.drains or holds.calm or not found.at_rest:
+    if not holds.drains or holds.calm or found.plans_itself or not found.at_rest:
         return
     drained = drained_members(holds, found.situation.who)
     if any(owners[cell] in drained for cell in found.moved_by(holds)):

@@ -19,7 +19,7 @@ from muster.coordinator.core.control.trial.events import DescribeCanary, EndCana
 from muster.coordinator.core.control.trial.gone import timer
 from muster.coordinator.core.control.trial.records import CanaryState, CanaryStored, Tally
 from muster.coordinator.core.control.trial.replies import CanaryReply
-from muster.coordinator.core.entries import beside, keep_entry
+from muster.coordinator.core.entries import beside, keep_entry, next_number
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.records import RebalanceDecided, RebalanceSettled, Record, SettingsStored
@@ -135,7 +135,7 @@ def promote(canary: CanaryStored, why: str, step: Step) -> None:
     over(canary, CanaryState.PROMOTED, why, step)
     before = step.state.settings.get(canary.group_id)
     values = promoted(before.values if before else {}, canary)
-    version = (before.version if before else 0) + 1
+    version = before.version + 1 if before else next_number(canary.group_id, step)
     step.keep(SettingsStored(canary.group_id, version, values))
     told(canary, f"canary {word(canary)} was promoted, it is the setting now: {why}", step)
 

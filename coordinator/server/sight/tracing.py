@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.types import BESIDE
 from muster.coordinator.edge.words import operator
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -37,8 +38,12 @@ class Tracing:
     def noticed(self, notice: GroupChanged) -> None:
         """Once an entry is whole it is told."""
         entry = notice.entry
-        if self._export is not None and entry is not None and is_whole(entry):
-            self._export.tell(notice.group_id, entry, self._causes.take(notice.group_id, entry.culprit))
+        if self._export is None or entry is None or entry.outcome in BESIDE:
+            return
+        whole = is_whole(entry)
+        traceparent = self._causes.of(notice.group_id, entry, whole=whole)
+        if whole:
+            self._export.tell(notice.group_id, entry, traceparent)
 
     async def close(self) -> None:
         if self._export is not None:
@@ -56,14 +61,12 @@ class Tracing:
 
         async def noted(request: Any, call: Call) -> Any:
             traceparent = call.metadata.get(HEADER, "")
-            names = list(culprits(request, call)) if traceparent else []
-            if not names:
-                return await handler(request, call)
-            for name in names:
+            for name in culprits(request, call):
                 self._causes.note(request.group_id, name, traceparent)
             answer = await handler(request, call)
-            # Who came without an id has one now, and the rebalance is not over before it has its share.
-            self._causes.note(request.group_id, getattr(answer, "member_id", ""), traceparent)
+            if traceparent and not getattr(request, "member_id", "-"):
+                # Who came without an id has one now, and the rebalance is not whole before it has its share.
+                self._causes.note(request.group_id, answer.member_id, traceparent, late=True)
             return answer
 
         return noted
@@ -74,7 +77,7 @@ class Tracing:
 
         def noted(requests: AsyncIterator[pb.SessionRequest], call: Call) -> Any:
             traceparent = call.metadata.get(HEADER, "")
-            return handler(self._heard(requests, traceparent) if traceparent else requests, call)
+            return handler(self._heard(requests, traceparent), call)
 
         return noted
 

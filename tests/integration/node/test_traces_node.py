@@ -14,7 +14,7 @@ from muster.coordinator.config import SettingsError, load_settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.collector import Collector, attributes, collecting
-from tests.support.grpc_node import groups, join_request
+from tests.support.grpc_node import groups, join_request, lone_member, parked_join
 from tests.support.pace import pace
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -123,6 +123,32 @@ async def told_to(collector: Collector, data: Path) -> AsyncIterator[GroupCoordi
 
 async def next_root(collector: Collector) -> Span:
     return (await asyncio.to_thread(collector.trace, PATIENCE_S * pace()))[-1]
+
+
+def test_a_member_that_leaves_before_it_had_its_share_is_linked_to_what_that_set_off(tmp_path: Path) -> None:
+    """Its going ends the rebalance that its coming began, and begins the next: a trace each, and each its own link."""
+
+    async def run(collector: Collector) -> list[Span]:
+        async with told_to(collector, tmp_path) as stub:
+            first = await lone_member(stub)
+            joining = await parked_join(stub)
+            again = await stub.JoinGroup(join_request(first))
+            second = (await joining).member_id
+            share = [pb.SyncGroupAssignment(member_id=name, assignment=b"") for name in (first, second)]
+            sync = pb.SyncGroupRequest(group_id="g", generation_id=again.generation_id, member_id=first)
+            sync.assignments.extend(share)
+            assert (await stub.SyncGroup(sync)).error_code == 0
+            leave = pb.LeaveGroupRequest(group_id="g", members=[pb.MemberIdentity(member_id=second)])
+            await stub.LeaveGroup(leave, metadata=(("traceparent", TRACEPARENT),))
+            sync.generation_id = (await stub.JoinGroup(join_request(first))).generation_id
+            assert (await stub.SyncGroup(sync)).error_code == 0
+            return [await next_root(collector) for _ in range(3)]
+
+    with collecting() as collector:
+        roots = asyncio.run(run(collector))
+    causes = [attributes(root)["muster.rebalance.cause"] for root in roots]
+    assert causes == ["member_joined", "member_joined", "member_left"]
+    assert [links(root) for root in roots] == [[], [], [(TRACE, SPAN)]]
 
 
 def test_what_an_operator_sets_off_is_linked_to_his_own_trace(tmp_path: Path) -> None:

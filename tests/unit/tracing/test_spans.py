@@ -100,15 +100,45 @@ def test_no_span_ends_before_it_begins_though_the_clock_was_set_back() -> None:
     assert all(span.start_ms <= span.end_ms for span in (root, *root.children))
 
 
+def by(culprit: str, number: int = 1, cause: Cause = Cause.MEMBER_JOINED) -> RebalanceEntry:
+    return replace(ENTRY, culprit=culprit, number=number, cause=cause)
+
+
 def test_a_request_is_linked_to_once_and_the_oldest_are_forgotten() -> None:
     causes = Causes(most=2)
     for member in ("a", "b", "c"):
         causes.note("g", member, f"trace of {member}")
     causes.note("g", "", "nobody's")
-    assert causes.take("g", "a") == ""
-    assert causes.take("g", "c") == "trace of c"
-    assert causes.take("g", "c") == ""
-    assert causes.take("other", "b") == ""
+    assert causes.of("g", by("a"), whole=True) == ""
+    assert causes.of("g", by("c", 2), whole=True) == "trace of c"
+    assert causes.of("g", by("c", 3), whole=True) == ""
+    assert causes.of("other", by("b"), whole=True) == ""
+
+
+def test_what_the_culprit_asks_for_before_the_entry_is_whole_belongs_to_the_next_one() -> None:
+    causes = Causes()
+    causes.note("g", "a", "joins")
+    assert causes.of("g", by("a"), whole=False) == "joins"
+    causes.note("g", "a", "leaves")
+    assert causes.of("g", by("a"), whole=True) == "joins"
+    assert causes.of("g", by("a", 2, Cause.MEMBER_LEFT), whole=True) == "leaves"
+
+
+def test_a_member_that_learns_its_id_by_the_answer_is_linked_though_that_comes_after_the_decision() -> None:
+    causes = Causes()
+    assert causes.of("g", by("a"), whole=False) == ""
+    causes.note("g", "a", "joins", late=True)
+    causes.note("g", "a", "leaves")
+    assert causes.of("g", by("a"), whole=True) == "joins"
+
+
+def test_what_no_request_set_off_and_a_request_without_a_trace_are_linked_to_none_of_before() -> None:
+    causes = Causes()
+    causes.note("g", "a", "joins again, as everybody does")
+    assert causes.of("g", by("a", 1, Cause.SESSION_EXPIRED), whole=True) == ""
+    causes.note("g", "a", "joins again, as everybody does")
+    causes.note("g", "a", "")
+    assert causes.of("g", by("a", 2, Cause.MEMBER_LEFT), whole=True) == ""
 
 
 def test_names_and_headers_of_any_length_are_not_kept() -> None:
@@ -116,4 +146,5 @@ def test_names_and_headers_of_any_length_are_not_kept() -> None:
     causes.note("g", "a" * 2_000, "trace")
     causes.note("g" * 2_000, "a", "trace")
     causes.note("g", "a", "t" * 100)
-    assert causes.take("g", "a" * 2_000) == causes.take("g" * 2_000, "a") == causes.take("g", "a") == ""
+    for group_id, culprit in (("g", "a" * 2_000), ("g" * 2_000, "a"), ("g", "a")):
+        assert causes.of(group_id, by(culprit), whole=True) == ""

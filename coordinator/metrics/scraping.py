@@ -129,7 +129,8 @@ class Scraper:
     def _size(self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]) -> dict[Level, int]:
         counts = self._sight.partitions()
         topics = self._lines(group.id).topics(group, state, counts)
-        of_group = 6 + len(fenced.get(group.id, ())) + self._fineness.commit_age * len(group.members)
+        of_group = (6 if group.members else 2) + len(fenced.get(group.id, ()))
+        of_group += self._fineness.commit_age * len(group.members)
         if (tally := self._rebalances.groups.get(group.id)) is not None:
             of_group += 1 + len(tally.causes) + len(tally.moved) + HISTOGRAM_SERIES * len(tally.durations)
         return {

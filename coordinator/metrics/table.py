@@ -201,7 +201,7 @@ OF_NODE: Final = (
         COUNTER,
         NODE,
         ("door", "api", "code"),
-        "Requests answered, by door (grpc, kafka), API and the error code of the whole answer.",
+        "Requests answered, by door (grpc, kafka, http), API and the error code of the whole answer.",
     ),
     Family(
         "muster_request_duration_seconds",
@@ -221,7 +221,13 @@ OF_NODE: Final = (
         ("kind",),
         "Requests that wait on purpose: join, sync, fetch, session (streams).",
     ),
-    Family("muster_connections", GAUGE, NODE, ("door",), "Open connections of Kafka's door, open calls of gRPC's."),
+    Family(
+        "muster_connections",
+        GAUGE,
+        NODE,
+        ("door",),
+        "Open connections of Kafka's door and of HTTP's, open calls of gRPC's.",
+    ),
     Family("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
     Family(
         "muster_shard_status",

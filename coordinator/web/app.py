@@ -12,26 +12,30 @@ from muster.coordinator.config import Settings
 from muster.coordinator.web import api, events, metrics_route, probes
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.counting import Counted, Meters, telling
 from muster.coordinator.web.guard import Guard
 from muster.coordinator.web.pages import routes as pages
 from muster.coordinator.web.refusals import response_of
 
 
-def app_of(asks: Asks, settings: Settings) -> ASGIApp:
-    """The application of one node. It does nothing before it is asked."""
+def app_of(asks: Asks, settings: Settings, meters: Meters | None = None) -> ASGIApp:
+    """The application of one node. It does nothing before it is asked; `meters`: where it counts what it answers."""
     tokens = Tokens()
     inner = Routes(
-        routes=[
-            *probes.routes(asks),
-            *metrics_route.routes(asks),
-            *api.routes(asks, tokens, actions=settings.http_actions),
-            *events.routes(asks, settings.http_max_event_streams),
-            *pages.routes(asks, tokens, actions=settings.http_actions),
-        ],
+        routes=telling(
+            (
+                *probes.routes(asks),
+                *metrics_route.routes(asks),
+                *api.routes(asks, tokens, actions=settings.http_actions),
+                *events.routes(asks, settings.http_max_event_streams),
+                *pages.routes(asks, tokens, actions=settings.http_actions),
+            )
+        ),
         exception_handlers={HTTPException: refuse},
     )
     inner.router.redirect_slashes = False
-    return Guard(inner, host_names=settings.http_host_names, max_body_bytes=settings.http_max_request_bytes)
+    guarded = Guard(inner, host_names=settings.http_host_names, max_body_bytes=settings.http_max_request_bytes)
+    return guarded if meters is None else Counted(guarded, meters)
 
 
 class Routes(Starlette):

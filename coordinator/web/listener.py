@@ -134,6 +134,11 @@ class HttpListener:
         await server.startup(sockets=[self._socket])
         self._server = server
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return 0 if self._server is None else len(self._server.server_state.connections)
+
     async def close(self, grace_s: float) -> None:
         """Let nobody in any more, wait for answers under way, and cut off whoever is left after the grace."""
         server, self._server = self._server, None

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.sockets import listening_socket
 from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.metrics.instruments import Meter
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Conditions
@@ -56,6 +57,10 @@ class HttpDoor:
         """Where it listens, once it is bound; None where it gave way."""
         return self._bound if self._socket is not None else None
 
+    @property
+    def connections(self) -> int:
+        return 0 if self._listener is None else self._listener.connections
+
     def bind(self) -> bool:
         """Take the port, and begin to import what serves it.
 
@@ -87,7 +92,7 @@ class HttpDoor:
         app, listener = await self._loading
         self._inside = inside
         self._listener = listener.HttpListener(self._socket, self._settings.http_max_connections)
-        await self._listener.start(app.app_of(inside, self._settings))
+        await self._listener.start(app.app_of(inside, self._settings, inside.meter))
         log.info("listening", host=self._bound.host, port=self._bound.port)
 
     def drain(self) -> None:
@@ -203,6 +208,11 @@ class Inside:
         """See `Asks.metrics`."""
         assert self._node.measuring is not None, "a node with a listener counts"
         return await self._node.measuring.scrape(accept)
+
+    def meter(self, endpoint: str) -> Meter:
+        """Where requests to this endpoint are counted."""
+        assert self._node.measuring is not None, "a node with a listener counts"
+        return self._node.measuring.instruments.meter("http", endpoint)
 
     def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
         """See `Asks.log_bytes`."""

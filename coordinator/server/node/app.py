@@ -367,6 +367,7 @@ class Node:
             self.telling.conditions,
             address=lambda: f"{self.advertised.host}:{self.advertised.port}",
             kafka=self._kafka,
+            http=self._http,
             methods=self.methods,
             fetches=self.log_requests.parking,
             sessions=self._sessions,

@@ -92,11 +92,15 @@ class NodeSight:
         return sum(self.log.sizes((topic, partition) for partition in partitions))
 
 
-class Door(Protocol):
-    """The door beside gRPC's, as far as it is counted."""
+class Connected(Protocol):
+    """A door beside gRPC's, as far as it is counted."""
 
     @property
     def connections(self) -> int: ...
+
+
+class Door(Connected, Protocol):
+    """Kafka's."""
 
     @property
     def unread(self) -> int:
@@ -112,6 +116,7 @@ class Gauges:
     conditions: Conditions
     address: Callable[[], str]
     kafka: Door | None
+    http: Connected | None
     methods: Methods
     fetches: Parking
     sessions: Sessions
@@ -119,7 +124,8 @@ class Gauges:
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
         calls = {"grpc": self.methods.in_flight}
-        return calls if self.kafka is None else calls | {"kafka": self.kafka.connections}
+        others: dict[str, Connected | None] = {"kafka": self.kafka, "http": self.http}
+        return calls | {name: door.connections for name, door in others.items() if door is not None}
 
     def unread(self) -> dict[str, int]:
         """Bytes of answers that have not left, by door."""

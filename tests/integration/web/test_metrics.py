@@ -12,7 +12,7 @@ from muster.assignors.data.user_data import Subscription, encode_assignment, enc
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.app import Node
-from tests.support.grpc_node import groups, join_request, new_member_id
+from tests.support.grpc_node import groups, join_request, new_member_id, serving
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.1"
 
@@ -92,6 +92,35 @@ def test_what_a_group_and_the_doors_did(tmp_path: Path) -> None:
         assert value(found, "kafka_brokers") == 1
         assert value(found, "muster_disk_free_bytes") > 0
         assert value(found, "process_resident_memory_bytes") > 0
+
+    asyncio.run(run())
+
+
+def test_http_s_own_door_is_counted_by_endpoint_and_status(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:
+            assert node.http_bound is not None
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.http_bound.port}") as client:
+                await client.get("/api/v1/groups/a%2Fb/lag")
+                await client.get("/api/v1/groups/c/lag")
+                await client.post("/api/v1/groups/c/delete", json={})
+                await client.get("/healthz")
+                await client.get("/healthz", headers={"host": "evil.example"})
+                await client.get("/there/is/nothing")
+                found = read((await client.get("/metrics")).text)
+                assert value(found, "muster_connections", door="http") == 1
+        http = [dict(labels) for labels in found["muster_requests_total"]]
+        counted = {(row["api"], row["code"]) for row in http if row["door"] == "http"}
+        lag = "/api/v1/groups/{group}/lag"
+        assert counted == {
+            (lag, "404"),
+            ("POST /api/v1/groups/{group}/delete", "403"),
+            ("/healthz", "NONE"),
+            ("none", "421"),
+            ("none", "404"),
+        }
+        assert value(found, "muster_requests_total", door="http", api=lag, code="404") == 2
+        assert value(found, "muster_request_duration_seconds_count", door="http", api=lag) == 2
 
     asyncio.run(run())
 

@@ -7,30 +7,14 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.core.control.balance.evaluating import likeness
-from muster.coordinator.core.control.balance.judging import Patience
-from muster.coordinator.core.control.balance.loads import Loads
-from muster.coordinator.core.control.balance.ongoing import Balancing
-from muster.coordinator.core.control.balance.problem import problem_of
-from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
 from muster.coordinator.core.events import Loaded
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.records import (
-    GroupDeleted,
-    RebalanceDecided,
-    RebalanceShadowed,
-    SettingsStored,
-    SettingsUnset,
-)
-from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Score
+from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
-from muster.coordinator.metrics.table import FAMILIES, Level
+from muster.coordinator.metrics.table import Level
 from muster.coordinator.metrics.writing import Form
 from muster.coordinator.observe.history import Rates
 from tests.support.sight import NumbersOnly, commit, shard_with, store_group
@@ -151,60 +135,6 @@ def test_balance_by_the_rate_of_writing_where_that_is_known() -> None:
     assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") == 1.5
     sight.written["g"] = Rates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
     assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") is None
-
-
-def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
-    """Load over capacity: 8 a second of 2 machines by a, 4 of one by b. After a change of the group nobody knows."""
-    sight = two_members()
-    [shard] = sight.shards
-    state, group = shard.state, shard.state.groups["g"]
-    loads = Loads({"t": 4}, 1_000)
-    for at_ms, written in ((0, (0, 0, 0, 0)), (10_000, (20, 20, 40, 40))):
-        loads.take("t", 0, written, written, at_ms)
-        loads.taken()
-    snapshot = KINDS[type(group)].snapshot(group, Step(state, 0))
-    assert snapshot is not None
-    problem = problem_of(snapshot, likeness(group, loads, state), {"member.capacity": {"a": 2.0}})
-    state.balancing["g"] = Balancing(Rules(), Patience(), loads=loads, problem=problem)
-    scraped = Scraped(sight)
-    ratio = {"name": "muster_group_imbalance_ratio", "group": "g", "by": "weight"}
-    assert of(scraped.read(), **ratio) == pytest.approx(1.0)
-    loads.take("t", 3, (120,), (120,), 20_000)
-    assert of(scraped.read(), **ratio) > 1.1  # type: ignore[operator]
-    store_group(shard, "g", {"a": {"t": (0, 1)}, "b": {"t": (2, 3)}})
-    shard.apply(SettingsStored("g", 1, {"balance": "watch"}))
-    assert of(scraped.read(), **ratio) is None
-
-
-DEALT = (MemberPlan("a", "", "", None, (("t", (0, 1)),)), MemberPlan("b", "", "", None, (("t", (2,)),)))
-
-
-def shadowed(shard: Shard, group_id: str, *differs: int) -> None:
-    """A decision for each figure: so many of four partitions would have gone to somebody else by `uniform`."""
-    words = ["uniform", 'lag{"seed": 1}', "sticky"]
-    shard.apply(SettingsStored(group_id, 1, {SHADOW_ASSIGNORS.name: words}))
-    for number, share in enumerate(differs, 1):
-        shard.apply(RebalanceDecided(group_id, entry(number, members=DEALT)))
-        scores = (Score("range", unassigned=1), Score("uniform", differs=share), Score("sticky", failure="no"))
-        shard.apply(RebalanceShadowed(group_id, number, (*scores, Score("roundrobin", differs=4))))
-
-
-def test_how_far_a_shadow_disagrees_in_the_latest_decisions() -> None:
-    """Of all partitions that were dealt out; what is set as a shadow no more, failed, or is older is left out."""
-    sight = two_members()
-    [shard] = sight.shards
-    scraped = Scraped(sight)
-    store_group(shard, "h", {"a": {"t": (0, 1)}})
-    shadowed(shard, "g", 4, 1)
-    shadowed(shard, "h", 4, 3)
-    shard.apply(RebalanceDecided("g", entry(3, members=DEALT)))  # not made again yet
-    found = scraped.read()
-    assert of(found, "muster_shadow_disagreement_ratio", assignor="uniform") == (1 + 3) / (4 + 4)
-    told = {labels for name, labels in found if name == "muster_shadow_disagreement_ratio"}
-    assert told == {frozenset({("assignor", "uniform")})}
-    for group_id in ("g", "h"):
-        shard.apply(SettingsUnset(group_id))
-    assert "muster_shadow_disagreement_ratio" not in names(scraped.read())
 
 
 def test_partitions_without_an_owner_and_members_without_a_partition() -> None:
@@ -350,6 +280,17 @@ def test_beyond_the_limit_the_finest_of_the_largest_goes_first() -> None:
     assert 'kafka_consumergroup_lag_sum{consumergroup="large",topic="u"} 99' in text
 
 
+def test_what_would_be_written_is_what_counts_against_the_limit() -> None:
+    """Of groups without members less is told, and less counts; what is not known yet (rate, weight, age) does."""
+    sight = two_members()
+    store_group(sight.shards[0], "empty", {})
+    for commit_age in (False, True):
+        exactly = Scraped(sight, Fineness(max_series=10**6, commit_age=commit_age)).page().sheet.series
+        for room, dropped in ((3, 0), (2, 28)):
+            page = Scraped(sight, Fineness(max_series=exactly + room, commit_age=commit_age)).page()
+            assert page.budget.dropped.total() == dropped
+
+
 def test_sums_and_members_stay_whatever_the_limit() -> None:
     found = Scraped(two_members(), Fineness(max_series=1)).read(10_000)
     stay = {"kafka_consumergroup_lag_sum", "kafka_consumergroup_current_offset_sum", "kafka_consumergroup_members"}
@@ -372,21 +313,6 @@ def test_openmetrics_is_read_by_its_own_parser() -> None:
     assert families["muster_group_rebalances"] == "counter"
     assert families["muster_group_rebalance_duration_seconds"] == "histogram"
     assert families["kafka_consumergroup_lag_sum"] == "gauge"
-
-
-def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
-    sight = two_members()
-    shadowed(sight.shards[0], "g", 2)
-    scraped = Scraped(sight, Fineness(commit_age=True))
-    scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
-    scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
-    scraped.read(0)
-    found = scraped.read(10_000)
-    for name, labels in found:
-        family = FAMILIES.get(name) or FAMILIES[name.rpartition("_")[0]]
-        assert {label for label, _ in labels} - {"le"} == set(family.labels), name
-    written = {name if name in FAMILIES else name.rpartition("_")[0] for name in names(found)}
-    assert written == {family.name for family in FAMILIES.values() if family.level is not Level.NODE}
 
 
 def test_a_family_s_lines_stand_together() -> None:

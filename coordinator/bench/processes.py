@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 START_S = 30.0
 STOP_S = 10.0
@@ -19,6 +19,14 @@ PROC = Path("/proc")
 
 class BenchFailed(Exception):
     """The benchmark cannot go on; the text says why and what to do."""
+
+
+class Timed(Protocol):
+    """A process whose processor time can be read; see the functions of the same names."""
+
+    def cpu_s(self) -> float: ...
+
+    def cpu_ns(self) -> int: ...
 
 
 class Server:
@@ -33,19 +41,36 @@ class Server:
         """It has no time to put anything in order. It is gone at the end of its block."""
         self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu_s(self) -> float:
         """Processor seconds used so far, in user and kernel mode, all threads."""
-        fields = (PROC / str(self._process.pid) / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self._process.pid)
 
     def cpu_ns(self) -> int:
         """The same in nanoseconds, of the threads there are: for short times, which `cpu_s` counts too coarsely."""
-        threads = (PROC / str(self._process.pid) / "task").iterdir()
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+        return cpu_ns(self._process.pid)
 
     def resident_bytes(self) -> int:
         pages = (PROC / str(self._process.pid) / "statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process so far, in user and kernel mode, all threads, those included that have ended."""
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_ns(pid: int) -> int:
+    """The same in nanoseconds, of the threads there are."""
+    used = 0
+    for thread in (PROC / str(pid) / "task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            used += int((thread / "schedstat").read_text().split()[0])
+    return used
 
 
 def announcement(process: "subprocess.Popen[bytes]") -> Mapping[str, Any]:

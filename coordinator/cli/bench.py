@@ -66,7 +66,7 @@ def spark_rows(only: str) -> Rows:
         raise CommandError(str(failure)) from failure
 
 
-def wire_rows(only: str) -> Rows:
+def wire_rows(only: str, place: str = "") -> Rows:
     try:
         import confluent_kafka  # noqa: F401
         import kafka  # noqa: F401
@@ -74,11 +74,12 @@ def wire_rows(only: str) -> Rows:
         raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.bench.wire import suite
+    from muster.coordinator.java import JavaNotFound
 
     try:
-        for row in suite.run(only):
+        for row in suite.run(only, place):
             yield row._asdict()
-    except BenchFailed as failure:
+    except (BenchFailed, JavaNotFound) as failure:
         raise CommandError(str(failure)) from failure
 
 
@@ -96,13 +97,20 @@ SUITES: dict[str, Callable[[str], Rows]] = {
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
 @click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
 @click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
-def bench(suite: str, as_json: bool, only: str, jar: str | None) -> int:
+@click.option(
+    "--kafka",
+    metavar="PLACE",
+    help="For wire: a folder of Kafka 4 or of its jars, or HOST:PORT of a broker that runs here, as one more peer.",
+)
+def bench(suite: str, as_json: bool, only: str, jar: str | None, kafka: str | None) -> int:
     """Measure one SUITE on this machine. Exit code 4 when a goal is missed."""
     if jar and suite != "assignors":
         raise click.UsageError("--jar goes with the suite assignors")
+    if kafka and suite != "wire":
+        raise click.UsageError("--kafka goes with the suite wire")
     rows = []
     with jvm_assignors(jar) if jar else nullcontext() as java:
-        for row in assignor_rows(only, java) if suite == "assignors" else SUITES[suite](only):
+        for row in measured(suite, only, java, kafka):
             rows.append(row)
             if as_json:
                 click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
@@ -111,6 +119,12 @@ def bench(suite: str, as_json: bool, only: str, jar: str | None) -> int:
     if not as_json:
         show([{key: rounded(value) for key, value in row.items()} for row in rows], COLUMNS, "table")
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
+
+
+def measured(suite: str, only: str, java: Ask | None, kafka: str | None) -> Rows:
+    if suite == "assignors":
+        return assignor_rows(only, java)
+    return wire_rows(only, kafka or "") if suite == "wire" else SUITES[suite](only)
 
 
 def known_to_json(value: Any) -> Any:

@@ -16,10 +16,10 @@ from typing import Any
 import pyspark
 from pyspark import SparkContext
 
+from muster.coordinator.bench.kafka.broker import Broker, fill_broker, running_broker
+from muster.coordinator.bench.kafka.maven import NotFetched, jars
 from muster.coordinator.bench.processes import Server
 from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.spark.broker import Broker, fill_broker, running_broker
-from muster.coordinator.bench.spark.maven import NotFetched, jars
 from muster.coordinator.bench.spark.nothing import NAME as NOTHING
 from muster.coordinator.bench.spark.nothing import ROWS, ReadyRows
 from muster.coordinator.bench.spark.rows import BENCH, faster, in_turns

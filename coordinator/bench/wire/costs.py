@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 from muster.coordinator.bench import heartbeat
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned, server
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, Timed, node, pinned, server
 from muster.coordinator.bench.rows import Row, less_is_better
 from muster.coordinator.bench.wire.line import Line
 from muster.coordinator.bench.wire.members import WireMember, together
@@ -111,7 +111,7 @@ async def in_turns(ours: Round, theirs: Round) -> tuple[float, float]:
 
 
 async def per_request(
-    target: Server, members: list[WireMember], request: Callable[[WireMember], bytes], depth: int
+    target: Timed, members: list[WireMember], request: Callable[[WireMember], bytes], depth: int
 ) -> float:
     """Microseconds of the server's processor time for each of many requests."""
     for seconds in (WARM_UP_S, ROUND_S):

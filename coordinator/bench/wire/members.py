@@ -55,8 +55,12 @@ class WireMember:
 
     async def called(self) -> None:
         """Beat until the group calls its members back."""
-        while (await self.line.ask("Heartbeat", BEAT, self._heartbeat())).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+        while await self.answered() != ErrorCode.REBALANCE_IN_PROGRESS:
             pass
+
+    async def answered(self) -> int:
+        """The code that a heartbeat is answered with."""
+        return int((await self.line.ask("Heartbeat", BEAT, self._heartbeat())).error_code)
 
     def beat(self) -> bytes:
         """The bytes of its heartbeat."""

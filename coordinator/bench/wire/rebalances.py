@@ -3,8 +3,9 @@
 import asyncio
 import statistics
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, Timed, node, pinned
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.wire.costs import as_wire
 from muster.coordinator.bench.wire.line import Line
@@ -29,21 +30,48 @@ def measure(name: str, home: str) -> Iterator[Row]:
 
 
 async def one_leaves(ours: Server, size: int, machine: Machine) -> float:
-    """The median of several rounds behind one that warms up; in between the one that left comes back."""
-    address = kafka_address(ours)
-    members = await together(address, ["bench"] * (size + 1))
+    """The median of several rounds behind one that warms up."""
+    leaving = await Leaving.of(ours, kafka_address(ours), size)
     costs = []
     for _ in range(1 + max(ROUNDS, REJOINS // size)):
         machine.look()
-        *stay, leaver = members
-        before = ours.cpu_ns()
+        costs.append((await leaving.once()).cpu_ms)
+    return statistics.median(costs[1:])
+
+
+class Round(NamedTuple):
+    """From the word of the one that leaves until all others have their shares."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+class Leaving:
+    """A group whose last member leaves, again and again; in between somebody else takes its place."""
+
+    def __init__(self, target: Timed, address: str, members: list[WireMember]) -> None:
+        self._target = target
+        self._address = address
+        self._members = members
+
+    @classmethod
+    async def of(cls, target: Timed, address: str, stay: int) -> "Leaving":
+        return cls(target, address, await together(address, [f"leaving-{stay}"] * (stay + 1)))
+
+    async def once(self) -> Round:
+        *stay, leaver = self._members
+        watch, before = Stopwatch(), self._target.cpu_ns()
         await leaver.leave()
         await asyncio.gather(*(member.join() for member in stay))
-        costs.append((ours.cpu_ns() - before) / 1e6)
-        back = WireMember(await Line.to(address), "bench")
+        took = Round(watch.read() * 1e3, (self._target.cpu_ns() - before) / 1e6)
+        back = WireMember(await Line.to(self._address), leaver.group_id)
         leaver.line.close()
-        members = [*stay, back]
+        self._members = [*stay, back]
         coming = asyncio.create_task(back.join())
         await stay[0].called()
         await asyncio.gather(coming, *(member.join() for member in stay))
-    return statistics.median(costs[1:])
+        return took
+
+    def close(self) -> None:
+        for member in self._members:
+            member.line.close()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from muster.coordinator.bench.cases import Measure, measured
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.wire import costs, rebalances, records
+from muster.coordinator.bench.wire.beside import suite as beside
 
 CASES: dict[str, Measure] = {
     "heartbeats": costs.heartbeats,
@@ -15,6 +16,8 @@ CASES: dict[str, Measure] = {
 }
 
 
-def run(only: str = "") -> Iterator[Row]:
-    """Measure the cases whose name contains `only`."""
-    return measured(CASES, only)
+def run(only: str = "", kafka: str = "") -> Iterator[Row]:
+    """Measure the cases whose name contains `only`; with those beside the broker of `kafka`, if it names one."""
+    yield from measured(CASES, only)
+    if kafka:
+        yield from beside.cases(kafka, only)

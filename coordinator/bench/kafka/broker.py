@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from muster.coordinator.bench.kafka.maven import jars
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.spark.maven import jars
 from muster.coordinator.bench.spark.times import tree_s
 from muster.coordinator.bench.wire.line import Line
 from muster.coordinator.java import find_java
@@ -23,6 +23,7 @@ FORMAT_S, START_S, STOP_S = 60.0, 60.0, 20.0
 LOOK_AGAIN_S = 0.2
 AT_ONCE = 20
 LEADER_TRIES = 100
+SAID_CHARS = 300
 CLUSTER = "bXVzdGVyLWJlbmNoLTAwMA"
 """A cluster id as Kafka writes them: 16 bytes in base64."""
 
@@ -36,6 +37,7 @@ inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={home}/logs
 offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms={delay_ms}
 """
 
 
@@ -51,22 +53,31 @@ class Broker:
         return tree_s(self._process.pid)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         return self._process.poll() is not None
 
 
 @contextlib.contextmanager
-def running_broker(home: str) -> Iterator[Broker]:
-    """Raises NotFetched, JavaNotFound, and BenchFailed for a broker that does not answer."""
+def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[Broker]:
+    """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others.
+
+    Raises NotFetched, JavaNotFound, and BenchFailed for a broker that does not answer.
+    """
     place = Path(home) / "kafka"
     place.mkdir()
     port, controller = free_ports(2)
     settings = place / "server.properties"
-    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place))
-    java = [str(find_java().executable), HEAP, "-cp", os.pathsep.join(map(str, jars(KAFKA)))]
+    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms))
+    classpath = classpath or os.pathsep.join(map(str, jars(KAFKA)))
+    java = [str(find_java().executable), HEAP, "-cp", classpath]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
     with (place / "broker.log").open("wb") as log:
-        subprocess.run(formatting, stdout=log, stderr=log, timeout=FORMAT_S, check=True)
+        if subprocess.run(formatting, stdout=log, stderr=log, timeout=FORMAT_S, check=False).returncode:
+            raise BenchFailed(f"Kafka's broker cannot be set up: {last_words(place / 'broker.log')}")
         process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
     broker = Broker(process, f"127.0.0.1:{port}")
     try:
@@ -79,6 +90,11 @@ def running_broker(home: str) -> Iterator[Broker]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "it said nothing")[:SAID_CHARS]
 
 
 async def answered(broker: Broker) -> None:

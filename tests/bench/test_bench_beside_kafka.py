@@ -32,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("small")
 def test_each_work_is_done_by_both_and_told_with_both_figures(tmp_path: Path) -> None:
     with node(str(tmp_path), suite.SETTINGS) as other:

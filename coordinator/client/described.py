@@ -84,6 +84,8 @@ class MemberDescription:
     """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
     refused_commit_code: str = ""
     """Kafka's word for why the last of them was; empty when none was."""
+    taken_over: int = 0
+    """How often in the last ten minutes another process came under its group.instance.id; at most ten are counted."""
 
 
 @dataclass(frozen=True, slots=True)

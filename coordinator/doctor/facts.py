@@ -41,6 +41,8 @@ class Member:
     """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
     refused_code: str = ""
     """Kafka's word for why the last was."""
+    taken_over: int = 0
+    """How often in the last ten minutes another process came under its instance id."""
 
     @property
     def name(self) -> str:

@@ -34,6 +34,12 @@ def numbered(entries: Sequence[Rebalance]) -> str:
     return f"rebalance{plural} {some([f'#{entry.number}' for entry in entries])}"
 
 
+def culprits(entries: Sequence[Rebalance]) -> list[str]:
+    """Clients and hosts, each once, newest first."""
+    names = (f"{e.culprit_client_id or e.culprit} at {e.culprit_client_host or 'unknown host'}" for e in entries)
+    return list(dict.fromkeys(names))
+
+
 def cause(entry: Rebalance) -> str:
     """`session_expired`, as logs and metrics write it."""
     return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_").lower()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import GroupChanged, MeasureLoad, OffsetCommitReply, Reply, ResolveRegex
-from muster.coordinator.core.events import Event, OffsetCommit
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import ErrorCode
@@ -100,6 +100,8 @@ class Answers:
                 self.answer(type(request), request_id, reply)
                 if reply.code in FENCING and knows(slot, group_id := getattr(request, "group_id", "")):
                     self._metrics.fence(group_id, reply.code)
+                if isinstance(request, JoinGroup | ConsumerHeartbeat) and request.group_instance_id:
+                    self._metrics.instance_answered(request, reply)
                 if isinstance(reply, OffsetCommitReply) and (reply.code or reply.partitions or anybody_refused):
                     assert isinstance(request, OffsetCommit), "this is what is answered to commits"
                     if knows(slot, request.group_id, request.member_id):

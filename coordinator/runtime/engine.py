@@ -265,7 +265,7 @@ class Engine:
         everything that had come to the node has been queued, if that is not now; later deadlines wait. So do those of
         members whose answers are held back for a flush: whoever waits for the node is not silent.
         """
-        self._turned_ms = now_ms
+        self._turned_ms = self.metrics.now_ms = now_ms
         self._reload(now_ms)
         events = len(self._inbox)
         while self._inbox:

@@ -1,12 +1,12 @@
 """Counters that the engine feeds and an edge may show. Plain numbers, no I/O, never reset."""
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.core.effects import OffsetCommitReply
-from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.core.effects import JoinReply, OffsetCommitReply, Reply
+from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
 from muster.coordinator.core.records import RebalanceDecided, Record
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
@@ -25,6 +25,10 @@ FENCING = frozenset(
 
 MAX_FENCED = 10_000
 MAX_REFUSED_COMMITTERS = 10_000
+MAX_TAKEN_OVER = 10_000
+TIMES_KEPT = 10
+"""Of the takeovers of one instance id."""
+TAKEOVER_WINDOW_MS = 600_000
 
 
 class RefusedCommits(NamedTuple):
@@ -65,6 +69,10 @@ class Metrics:
     """(group, code) -> requests refused because their sender is not, or no longer, who it says; at most MAX_FENCED."""
     refused_commits: OrderedDict[tuple[str, str], RefusedCommits] = field(default_factory=OrderedDict)
     """(group, member) whose last commit was refused, or a partition of it; of very many those who were refused last."""
+    now_ms: int = 0
+    """Of the turn that went last."""
+    takeovers: OrderedDict[tuple[str, str], deque[int]] = field(default_factory=OrderedDict)
+    """(group, instance id) under which a second process came, and when; of very many those that were last."""
     held: int = 0
     """Replies that wait, right now, for their records to be durable."""
 
@@ -82,6 +90,26 @@ class Metrics:
             self.refused_commits[key] = RefusedCommits(1 + (before.in_a_row if before else 0), code)
             if len(self.refused_commits) > MAX_REFUSED_COMMITTERS:
                 self.refused_commits.popitem(last=False)
+
+    def instance_answered(self, request: JoinGroup | ConsumerHeartbeat, reply: Reply) -> None:
+        """Count whoever came under an instance id that another process had: it took its place, or was refused.
+
+        A calm takeover is no rebalance and leaves no entry in the ledger, so that nothing else tells of it.
+        """
+        anew = isinstance(request, JoinGroup) and not request.member_id and isinstance(reply, JoinReply)
+        took = anew and not reply.code and reply.cause is Cause.STATIC_MEMBER_REPLACED
+        if request.group_instance_id and (took or reply.code is ErrorCode.UNRELEASED_INSTANCE_ID):
+            key = (request.group_id, request.group_instance_id)
+            times = self.takeovers.pop(key, None) or deque(maxlen=TIMES_KEPT)
+            times.append(self.now_ms)
+            self.takeovers[key] = times
+            if len(self.takeovers) > MAX_TAKEN_OVER:
+                self.takeovers.popitem(last=False)
+
+    def taken_over(self, group_id: str, instance_id: str) -> int:
+        """How often in the last ten minutes another process came under this id; at most TIMES_KEPT are counted."""
+        times = self.takeovers.get((group_id, instance_id), ())
+        return sum(self.now_ms - at_ms <= TAKEOVER_WINDOW_MS for at_ms in times)
 
     def decided(self, records: Iterable[Record]) -> None:
         """Count the rebalances among what was written."""

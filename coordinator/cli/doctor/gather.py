@@ -145,6 +145,7 @@ def member_of(described: MemberDescription) -> Member:
         described.offered_assignors,
         described.refused_commits,
         described.refused_commit_code,
+        described.taken_over,
     )
 
 

@@ -57,6 +57,7 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
             given(m, "last_heard_ms"),
             m.refused_commits,
             seen.code_word(m.refused_commit_code) if m.refused_commits else "",
+            m.taken_over,
         )
         for m in group.members
     )

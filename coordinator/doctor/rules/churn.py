@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.doctor.facts import Facts, Group, is_recent
 from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import cause, numbered, seconds, some
+from muster.coordinator.doctor.words import cause, culprits, numbered, seconds, some
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 from muster.coordinator.views.words import plural
 
@@ -146,13 +146,13 @@ def leader_never_syncs(group: Group, facts: Facts) -> Iterator[Found]:
     if len(entries) >= SILENT_LEADER:
         yield Found(
             f"{plural(len(entries), 'time')} in the last hour no plan came from the leader",
-            (numbered(entries), f"the leader is {leader(group)}"),
+            (numbered(entries), f"put out for it: {some(culprits(entries))}", f"the leader now: {leader(group)}"),
         )
 
 
 def leader(group: Group) -> str:
     found = next((member.name for member in group.members if member.id == group.leader), "")
-    return found or group.leader or "not known"
+    return found or group.leader or "nobody"
 
 
 def overdue(group: Group, facts: Facts) -> Iterator[Found]:
@@ -178,5 +178,9 @@ def no_plan(group: Group, facts: Facts) -> Iterator[Found]:
     ):
         yield Found(
             "the newest rebalance came to no plan of its own",
-            (numbered([newest]), f"assignor {newest.protocol_name or 'unknown'}", newest.detail),
+            (
+                numbered([newest]),
+                *([f"assignor {newest.protocol_name}"] if newest.protocol_name else []),
+                newest.detail,
+            ),
         )

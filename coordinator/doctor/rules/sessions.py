@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from muster.coordinator.doctor.facts import Facts, Group, Member
 from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import numbered, seconds, some
-from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
+from muster.coordinator.doctor.words import culprits, numbered, seconds, some
+from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from muster.coordinator.views.words import plural
 
 HEARTBEATS_IN_A_SESSION = 3
@@ -104,12 +104,6 @@ def missed(group: Group, facts: Facts, cause: int, what: str) -> Iterator[Found]
             f"{what} {len(entries)} times in the last {seconds(MISSED_IN_MS)}",
             (numbered(entries), f"of: {some(culprits(entries))}"),
         )
-
-
-def culprits(entries: list[Rebalance]) -> list[str]:
-    """Clients and hosts, each once, newest first."""
-    names = (f"{e.culprit_client_id or e.culprit} at {e.culprit_client_host or 'unknown host'}" for e in entries)
-    return list(dict.fromkeys(names))
 
 
 def retries_under_session(group: Group, facts: Facts) -> Iterator[Found]:

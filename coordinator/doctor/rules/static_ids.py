@@ -25,12 +25,19 @@ def used_twice(group: Group, facts: Facts) -> Iterator[Found]:
         instance = instance_of(entry.culprit, entry.culprit_client_id)
         names[instance] += 1
         hosts.setdefault(instance, set()).add(entry.culprit_client_host)
-    for instance, times in names.items():
+    # A calm takeover is no rebalance: only the node's own count tells of it.
+    counted = {member.instance_id: member for member in group.members if member.instance_id and member.taken_over}
+    for instance in sorted({*names, *filter(None, counted)}):
+        here = counted.get(instance)
+        times = max(names[instance], here.taken_over if here else 0)
         if times >= REPLACED_OFTEN:
             theirs = [e for e in entries if instance_of(e.culprit, e.culprit_client_id) == instance]
+            places = {*hosts.get(instance, ()), *([here.host] if here else [])}
+            now = [f"now {here.client_id or here.id} has it"] if here else []
             yield Found(
-                f"instance id {instance!r} was taken over {times} times in {seconds(REPLACED_IN_MS)}",
-                (numbered(theirs), f"from {some(sorted(hosts[instance]))}"),
+                f"instance id {instance!r} was taken over, or asked for by another, {times} times in "
+                f"{seconds(REPLACED_IN_MS)}",
+                (*([numbered(theirs)] if theirs else []), f"from {some(sorted(places))}", *now),
             )
 
 

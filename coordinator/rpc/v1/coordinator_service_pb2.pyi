@@ -628,7 +628,7 @@ class DescribeGroupsRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribedMember(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment", "client_software", "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms", "offered_assignors", "last_heard_ms", "subscribed_topic_names", "refused_commits", "refused_commit_code")
+    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment", "client_software", "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms", "offered_assignors", "last_heard_ms", "subscribed_topic_names", "refused_commits", "refused_commit_code", "taken_over")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -644,6 +644,7 @@ class DescribedMember(_message.Message):
     SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_COMMITS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_COMMIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     group_instance_id: str
     client_id: str
@@ -659,7 +660,8 @@ class DescribedMember(_message.Message):
     subscribed_topic_names: _containers.RepeatedScalarFieldContainer[str]
     refused_commits: int
     refused_commit_code: _errors_pb2.ErrorCode
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., refused_commits: _Optional[int] = ..., refused_commit_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ...) -> None: ...
+    taken_over: int
+    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., refused_commits: _Optional[int] = ..., refused_commit_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., taken_over: _Optional[int] = ...) -> None: ...
 
 class DescribedGroup(_message.Message):
     __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner", "canary", "balance", "fences")

@@ -141,6 +141,10 @@ class Driver:
         """(group, member) whose last commit was refused."""
         return self._engine.metrics.refused_commits
 
+    def taken_over(self, group_id: str, instance_id: str) -> int:
+        """How often in the last ten minutes another process came under this instance id."""
+        return self._engine.metrics.taken_over(group_id, instance_id)
+
     @property
     def lag_ms(self) -> int:
         """How late the loop was when it was last asked; a few milliseconds on a healthy node."""

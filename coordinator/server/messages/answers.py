@@ -1,7 +1,7 @@
 """Core replies to protobuf responses. Pure; every reply type has one function here."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from muster.assignors.api import JsonValue
@@ -276,6 +276,14 @@ def tell_refused_commits(
         for member in group.members:
             if (found := refused.get((group.group_id, member.member_id))) is not None:
                 member.refused_commits, member.refused_commit_code = found.in_a_row, error_code(found.code)
+
+
+def tell_taken_over(groups: Iterable[pb.DescribedGroup], times: Callable[[str, str], int]) -> None:
+    """Say of each static member how often another process came under its instance id: (group, instance id) -> times."""
+    for group in groups:
+        for member in group.members:
+            if member.group_instance_id:
+                member.taken_over = times(group.group_id, member.group_instance_id)
 
 
 def deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:

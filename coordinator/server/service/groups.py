@@ -304,6 +304,7 @@ class GroupCoordinator:
         replies = await self._driver.ask_all(questions, effects.DescribeReply)
         groups = [controls.described_group(*pair) for pair in zip(names, replies, strict=True)]
         answers.tell_refused_commits(groups, self._driver.refused_commits)
+        answers.tell_taken_over(groups, self._driver.taken_over)
         await tell_progress(groups, self._history)
         return pb.DescribeGroupsResponse(groups=groups)
 

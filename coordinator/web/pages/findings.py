@@ -103,4 +103,5 @@ def doctors_member(member: DescribedMember, owned: Sequence[Place], facts: Group
         offers=tuple(member.offered_assignors),
         refused_commits=member.refused_commits,
         refused_code=code_word(member.refused_commit_code) if member.refused_commits else "",
+        taken_over=member.taken_over,
     )

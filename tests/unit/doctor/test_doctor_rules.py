@@ -135,9 +135,15 @@ def test_static_id_used_twice() -> None:
         for n, host in enumerate(hosts, 1)
     )
     finding = only("static-id-used-twice", group(ledger=entries))
-    assert finding.what == "instance id 'pod-1' was taken over 3 times in 10 min"
+    assert finding.what == "instance id 'pod-1' was taken over, or asked for by another, 3 times in 10 min"
     assert finding.evidence == ("rebalances #1, #2, #3", "from h1, h2")
     assert not found("static-id-used-twice", group(ledger=entries[:2]))
+
+
+def test_static_id_used_twice_so_calmly_that_no_rebalance_tells_of_it() -> None:
+    pod = member("app-2", instance_id="pod-1", taken_over=3)
+    assert only("static-id-used-twice", group(pod)).evidence == ("from h", "now app-2 has it")
+    assert not found("static-id-used-twice", group(replace(pod, taken_over=2)))
 
 
 def test_static_id_never_reused() -> None:
@@ -231,7 +237,8 @@ def test_rebalances_superseded() -> None:
 def test_leader_never_syncs() -> None:
     rule = "leader-never-syncs"
     entries = tuple(entry(n, "SYNC_TIMEOUT", ago_ms=59 * MINUTE) for n in (2, 1))
-    assert "the leader is a at h" in only(rule, group(member(), leader="a", ledger=entries)).evidence
+    assert "put out for it: a at h" in only(rule, group(ledger=entries)).evidence
+    assert "the leader now: a at h" in only(rule, group(member(), leader="a", ledger=entries)).evidence
     assert not found(rule, group(ledger=entries[:1]))
     assert not found(rule, group(ledger=tuple(entry(n, "SYNC_TIMEOUT", ago_ms=61 * MINUTE) for n in (2, 1))))
 

@@ -26,6 +26,7 @@ MAX_GROUPS = 2_000
 MAX_PARTITIONS = 100_000
 MAX_TROUBLED = 20
 """So many partitions that are not well are named for a group."""
+LONGEST_ETA_S = 30 * 86_400.0
 UNKNOWN = -1
 """The end of a log that is away."""
 STALE_SAMPLES = 6
@@ -164,11 +165,14 @@ class History:
         return seen is not None and now_ms - seen <= STALE_SAMPLES * self.sample_ms
 
     def eta_s(self, group_id: str) -> float | None:
-        """Seconds until nothing waits, at today's pace; 0 when nothing does, None when not at this pace, or unknown."""
+        """Seconds until nothing waits, at today's pace; 0 when nothing does, None when not at this pace, or unknown.
+
+        A pace at which it takes longer than LONGEST_ETA_S is none: what is left of a trend that fades is never quite 0.
+        """
         lag, trend = self.lag(group_id), self.trend(group_id)
         if not lag:
             return None if lag is None else 0.0
-        return lag / -trend if trend is not None and trend < 0 else None
+        return lag / -trend if trend is not None and lag < -trend * LONGEST_ETA_S else None
 
     def last_health(self, group_id: str) -> GroupHealth:
         """As it was at the last sample: each partition has been judged with its piece."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from muster.coordinator.core.classic.static import took_over
 from muster.coordinator.core.effects import JoinReply, OffsetCommitReply, Reply
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
 from muster.coordinator.core.records import RebalanceDecided, Record
@@ -96,10 +97,11 @@ class Metrics:
 
         A calm takeover is no rebalance and leaves no entry in the ledger, so that nothing else tells of it.
         """
-        anew = isinstance(request, JoinGroup) and not request.member_id and isinstance(reply, JoinReply)
-        took = anew and not reply.code and reply.cause is Cause.STATIC_MEMBER_REPLACED
-        if request.group_instance_id and (took or reply.code is ErrorCode.UNRELEASED_INSTANCE_ID):
-            key = (request.group_id, request.group_instance_id)
+        instance_id = request.group_instance_id
+        detail = reply.cause_detail if isinstance(reply, JoinReply) and not request.member_id else ""
+        took = took_over(instance_id or "") in detail
+        if instance_id and (took or reply.code is ErrorCode.UNRELEASED_INSTANCE_ID):
+            key = (request.group_id, instance_id)
             times = self.takeovers.pop(key, None) or deque(maxlen=TIMES_KEPT)
             times.append(self.now_ms)
             self.takeovers[key] = times

@@ -26,6 +26,11 @@ from muster.coordinator.core.types import Cause, GroupState
 from muster.coordinator.errors import ErrorCode
 
 
+def took_over(instance_id: str) -> str:
+    """What the newcomer did, as its trigger and its answer say."""
+    return f"took over group.instance.id {instance_id}"
+
+
 def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step) -> None:
     """Hand the place of the old member id, its share included, to the new one; fence the old one at once."""
     suitable_protocols(group, request.protocol_type, request.protocols)
@@ -37,7 +42,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     update(group, member, request, step)
     step.arm(group.session_timer(member_id), member.session_timeout_ms)
     cause, what = replacement(group, member, step)
-    trigger = by_member(cause, member, f"took over group.instance.id {member.group_instance_id}{what}", request.reason)
+    trigger = by_member(cause, member, f"{took_over(member.group_instance_id or '')}{what}", request.reason)
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.observe.health import Status
-from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.observe.history import LONGEST_ETA_S, History, Sample
 from muster.coordinator.observe.rings import MINUTE_POINTS, RECENT_POINTS, Series
 
 SAMPLE_MS = 10_000
@@ -34,7 +34,7 @@ def test_lag_is_what_was_seen_and_rates_lie_between_the_slowest_and_the_fastest(
     assert min(consumed[1:]) - 1e-6 <= rates.consumed[0] <= max(consumed[1:]) + 1e-6
     trend, eta_s = history.trend("g"), history.eta_s("g")
     assert trend == rates.produced[0] - rates.consumed[0]
-    assert (eta_s is None) == (end > committed and trend >= 0)
+    assert (eta_s is None) == (end - committed >= -trend * LONGEST_ETA_S and end > committed)
     times, lags = history.lag_series("g")
     assert list(zip(times.tolist(), lags.tolist(), strict=True))[-len(seen) :] == seen
 

@@ -60,6 +60,18 @@ def test_rates_trend_and_the_time_until_nothing_waits(watched: Watched) -> None:
     assert watched.history.eta_s("g") == 0.0
 
 
+def test_a_trend_that_fades_points_to_no_end(watched: Watched) -> None:
+    """It is never quite 0: a page said that a group would be caught up in 7971498552305568972800 days."""
+    watched.look(1_000, 0)
+    watched.look(1_000, 300)
+    for _ in range(400):
+        watched.look(1_000, 300)
+    trend = watched.history.trend("g")
+    assert trend is not None
+    assert -1e-6 < trend < 0
+    assert watched.history.eta_s("g") is None
+
+
 def test_after_five_samples_half_of_a_change_is_seen(watched: Watched) -> None:
     for at in range(10):
         watched.look(at * 100, 0)

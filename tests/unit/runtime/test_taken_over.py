@@ -1,12 +1,18 @@
 """How often a second process came under a static member's instance id."""
 
-from muster.coordinator.core.effects import JoinReply
-from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from muster.coordinator.core.types import Cause
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.metrics import MAX_TAKEN_OVER, TAKEOVER_WINDOW_MS, Metrics
+from dataclasses import replace
 
-CALM = JoinReply(cause=Cause.STATIC_MEMBER_REPLACED)
+from muster.assignors.data.user_data import Subscription, encode_subscription
+from muster.coordinator.core.effects import JoinReply, Reply
+from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, Request, SyncGroup
+from muster.coordinator.core.types import Cause, Limits, Protocol
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.metrics import MAX_TAKEN_OVER, TAKEOVER_WINDOW_MS, Metrics
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+TOOK = "member pod-1-x (app at h) took over group.instance.id "
+CALM = JoinReply(cause=Cause.STATIC_MEMBER_REPLACED, cause_detail=TOOK + "pod-1")
 
 
 def join(instance_id: str | None = "pod-1", member_id: str = "") -> JoinGroup:
@@ -34,12 +40,39 @@ def test_who_is_refused_because_another_has_the_id_counts_and_who_rejoins_does_n
     metrics.instance_answered(join(member_id="pod-1-x"), CALM)
     metrics.instance_answered(join(), JoinReply(cause=Cause.MEMBER_JOINED))
     metrics.instance_answered(join(None), CALM)
+    metrics.instance_answered(join("pod-2"), CALM)
     assert metrics.taken_over("g", "pod-1") == 1
 
 
 def test_of_very_many_instance_ids_those_that_were_last_are_kept() -> None:
     metrics = Metrics()
     for number in range(MAX_TAKEN_OVER + 1):
-        metrics.instance_answered(join(f"pod-{number}"), CALM)
+        took = JoinReply(cause=Cause.PARTITIONS_CHANGED, cause_detail=f"{TOOK}pod-{number} and reads more")
+        metrics.instance_answered(join(f"pod-{number}"), took)
     assert len(metrics.takeovers) == MAX_TAKEN_OVER
     assert metrics.taken_over("g", "pod-0") == 0
+
+
+def test_a_calm_takeover_is_counted_by_an_engine_that_writes_no_rebalance_of_it() -> None:
+    """What the doctor looked for in the ledger was never there."""
+    engine = Engine(MemoryGroupLog(1), 1, Limits(initial_rebalance_delay_ms=0))
+    engine.load(0)
+
+    def answered(request: Request) -> Reply:
+        assert engine.submit(0, request)
+        engine.turn(0)
+        if job := engine.flush_job():
+            job.run()
+            engine.flushed(job)
+        ((_, reply),) = engine.take_released().replies
+        return reply
+
+    for number in range(4):
+        protocols = (Protocol("range", encode_subscription(Subscription(1, ()))),)
+        joined = answered(replace(join(), fresh_id=f"fresh-{number}", protocols=protocols))
+        assert isinstance(joined, JoinReply)
+        assert not joined.code, joined.message
+        share = () if number else ((joined.member_id, b""),)
+        answered(SyncGroup(2, "g", joined.member_id, "pod-1", joined.generation, "consumer", "range", share))
+    assert engine.metrics.taken_over("g", "pod-1") == 3
+    assert engine.metrics.rebalances == {Cause.MEMBER_JOINED: 1}

@@ -8,7 +8,8 @@ from typing import Final
 class Api:
     """One API. `parks`: the connection's later requests wait for its answer, as in Kafka.
 
-    It may take long, or be so large next to its request that many at once would fill the node's memory.
+    It may take long, or be so large next to its request that many at once would fill the node's memory. `parks_long`:
+    they wait only if it is not begun whole at once.
     """
 
     key: int
@@ -18,6 +19,7 @@ class Api:
     advertised_first: int = -1
     """The first version that ApiVersions tells of, where that is not the first one served."""
     parks: bool = False
+    parks_long: bool = False
 
     @property
     def told_first(self) -> int:
@@ -29,7 +31,7 @@ class Api:
 
 APIS: Final = (
     # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
-    Api(0, "Produce", 3, 9, advertised_first=0),
+    Api(0, "Produce", 3, 9, advertised_first=0, parks_long=True),
     Api(1, "Fetch", 0, 12, parks=True),
     Api(2, "ListOffsets", 0, 7),
     Api(3, "Metadata", 0, 12, parks=True),

@@ -5,18 +5,21 @@ Refusals are values here, one per partition, so that one bad partition does not 
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.parking import Parking
 from muster.storage.broker.topic_requests import TopicRequests
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
 from muster.storage.types import Appended, Fetched, TopicPartition
+
+Item = TypeVar("Item")
 
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""
@@ -68,16 +71,24 @@ class LogRequests:
     # -- produce ------------------------------------------------------------------------------------------
 
     async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
-        """Append all, then wait for durability together (see `begin_produce`)."""
-        begun = self.begin_produce(parts, acks, timeout_ms)
-        if not begun:
-            return []
+        """Append all, then wait for durability together (see `begin_produce`).
+
+        Of very many others have their turn in between: whoever sends two such requests waits for the first one.
+        """
+        begun: list[asyncio.Future[Appended]] = []
+        results: list[Appended | StorageError] = []
         try:
-            await asyncio.wait(begun)
-            return [outcome(part) for part in begun]
+            for some in portions(parts):
+                if begun:
+                    await asyncio.sleep(0)
+                begun += self.begin_produce(some, acks, timeout_ms)
+            for waiting in portions(begun):
+                await asyncio.wait(waiting)
+                results += map(outcome, waiting)
         finally:
-            for part in begun:
+            for part in begun[len(results) :]:
                 part.cancel()
+        return results
 
     def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":
         """Take batches in, in the order of the calls; one write and one flush serve many produces.
@@ -192,6 +203,11 @@ class LogRequests:
 
 
 _NOTHING = Fetched(b"", -1, -1)
+
+
+def portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """What is done of a long request before others have their turn."""
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
 
 
 def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:

@@ -4,11 +4,12 @@ Refusals travel in the answer, per topic or partition, with Kafka's numbers. A r
 raises `MalformedRequest`, which the adapter turns into its transport's word for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from muster.storage.broker.in_turns import at_once_or_off_the_loop, in_turns, off_the_loop
+from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns, off_the_loop
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.config import LogSettings, TopicSettings
@@ -212,14 +213,10 @@ class BrokerService:
         parts = [
             (topic.name, data.index, data.records) for topic in request.topic_data for data in topic.partition_data
         ]
-        results = iter(await self.requests.produce(parts, request.acks, request.timeout_ms))
-        response = pb.ProduceResponse()
-        for topic in request.topic_data:
-            answer = response.responses.add(name=topic.name)
-            answer.partition_responses.extend(
-                _produce_result(data.index, next(results)) for data in topic.partition_data
-            )
-        return response
+        results = await self.requests.produce(parts, request.acks, request.timeout_ms)
+        if len(results) <= AT_ONCE:
+            return _produced(request, results)
+        return await asyncio.to_thread(_produced, request, results)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
         """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
@@ -320,6 +317,15 @@ def _refused(name: str, error: StorageError | None) -> pb.TopicResult:
     if error is None:
         return pb.TopicResult(name=name)
     return pb.TopicResult(name=name, error_code=_code(error), error_message=str(error))
+
+
+def _produced(request: pb.ProduceRequest, results: Sequence[Appended | StorageError]) -> pb.ProduceResponse:
+    told = iter(results)
+    response = pb.ProduceResponse()
+    for topic in request.topic_data:
+        answer = response.responses.add(name=topic.name)
+        answer.partition_responses.extend(_produce_result(data.index, next(told)) for data in topic.partition_data)
+    return response
 
 
 def _produce_result(partition: int, result: Appended | StorageError) -> pb.ProducePartitionResult:

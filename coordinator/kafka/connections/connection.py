@@ -28,9 +28,6 @@ MOST_OF_A_TURN = 1 << 18
 TURN = 64
 """Requests of one connection that are begun before others have their turn."""
 
-PRODUCE = 0
-"""The key of the API whose requests are large for their records, and list little."""
-
 LONGEST_KEPT = 1_024
 """Bytes of a request's header that are kept for comparison with the next ones, one for each form of request."""
 
@@ -249,7 +246,7 @@ class Connection(asyncio.Protocol):
             caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
         slot = Slot(len(frame), correlation, form, self._begun_s)
-        if len(frame) > LARGE_BYTES and form.api.key != PRODUCE:
+        if len(frame) > LARGE_BYTES and not caller.brief(frame, HEAD.size + len(caller.header)):
             self._slots.append(slot)
             self._parked = slot
             slot.task = self._loop.create_task(self._start_large(slot, caller, frame))
@@ -296,7 +293,7 @@ class Connection(asyncio.Protocol):
                 self._fill(slot, response)
                 return
         assert form.handler is not None, f"{form.api.name} is answered neither now nor later"
-        if form.api.parks:
+        if form.api.parks or form.api.parks_long:
             self._parked = slot
         slot.task = self._loop.create_task(self._serve(slot, form.handler(request, caller.call)))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from muster.coordinator.kafka.codec.decoding import Decoder
-from muster.coordinator.kafka.codec.emitting import Buffer
+from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.dispatch import Form, KafkaCall, Later
 
 ANSWER = Struct(">ii")
@@ -39,3 +39,8 @@ class Caller:
     header: bytes
     call: KafkaCall
     read: Decoder
+
+    def brief(self, frame: Frame, position: int) -> bool:
+        """Whether a large request from this position on is known to list little: such are large for their records."""
+        look = getattr(self.read, "brief", None)
+        return look is not None and look(frame, position)

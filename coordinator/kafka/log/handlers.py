@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from muster.coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
 from muster.coordinator.kafka.log.offsets import OffsetHandlers
-from muster.coordinator.kafka.log.produces import produce_reader
+from muster.coordinator.kafka.log.produces import ProduceReader
 from muster.coordinator.kafka.log.records import RecordHandlers
 from muster.coordinator.kafka.log.topics import TopicHandlers
 from muster.storage.broker.requests import LogRequests
@@ -27,7 +27,7 @@ class LogHandlers:
         elsewhere: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         records = RecordHandlers(requests)
-        self.produce_now, self.produce_reader = records.produce_now, produce_reader
+        self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id

@@ -1,13 +1,14 @@
 """Requests to produce. librdkafka and what is built on it send one batch for one partition in each of them.
 
 Those are read, and answered, in one go; all others by way of the schema. The tests hold both ways to the same bytes.
+However large, what is for few partitions is read at once; what may be for many is read in a thread.
 """
 
 import struct as packing
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import decoder_of, struct
-from muster.coordinator.kafka.codec.decoding import Broken, Decoder, uvarint
+from muster.coordinator.kafka.codec.decoding import Broken, uvarint
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.storage.types import Appended
 
@@ -20,6 +21,13 @@ _NO_ID, _ONE, _NO_TAGS = 0, 2, bytes(3)
 _HEAD, _PLACE = packing.Struct(">BhiBB"), packing.Struct(">Bi")
 _SHORT: Final = 128
 """Compact lengths below this one take one byte."""
+
+FEW: Final = 100
+"""Partitions whose part of a request takes no time to be read, some 0.2 ms altogether."""
+
+# Before version 9: the length of a text, how many topics there are and the length of the first one's name, a count.
+_SIZE, _TOPICS, _COUNT = packing.Struct(">h"), packing.Struct(">ih"), packing.Struct(">i")
+_ACKS_AND_TIMEOUT: Final = 6
 
 # One partition, its index, no error, base offset, append time, log start offset, no record errors, no message, no tags
 # of the partition and of the topic, no throttle time, no tags.
@@ -53,20 +61,45 @@ class SingleBatch:
         return b"%c%c%b%b" % (_ONE, len(name) + 1, name, done)
 
 
-def produce_reader(version: int) -> Decoder:
-    """What reads the requests of this version: a SingleBatch where it is one, or else the message."""
-    decode = decoder_of(MESSAGE, version)
-    if version < SINGLE_SINCE:
-        return decode
+class ProduceReader:
+    """Reads the requests of one version: a SingleBatch where it is one, or else the message."""
 
-    def read(frame: Frame, position: int = 0) -> tuple[Any, int]:
+    __slots__ = ("_decode", "_version")
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._decode = decoder_of(MESSAGE, version)
+
+    def __call__(self, frame: Frame, position: int = 0) -> tuple[Any, int]:
+        if self._version < SINGLE_SINCE:
+            return self._decode(frame, position)
         try:
             single = single_batch(frame, position)
         except (IndexError, ValueError, packing.error, Broken):
             single = None  # what is wrong with it is for the decoder to say
-        return decode(frame, position) if single is None else (single, len(frame))
+        return self._decode(frame, position) if single is None else (single, len(frame))
 
-    return read
+    def brief(self, frame: Frame, position: int) -> bool:
+        """Whether its records are for one topic, and for FEW partitions of it at most."""
+        try:
+            topics, partitions = first_counts(frame, position, self._version >= SINGLE_SINCE)
+        except (IndexError, packing.error, Broken):
+            return False
+        return 0 <= topics <= 1 and 0 <= partitions <= FEW
+
+
+def first_counts(frame: Frame, position: int, compact: bool) -> tuple[int, int]:
+    """How many topics the request has, and how many partitions of its first."""
+    if compact:
+        size, position = uvarint(frame, position)
+        topics, position = uvarint(frame, position + max(size - 1, 0) + _ACKS_AND_TIMEOUT)
+        size, position = uvarint(frame, position)
+        partitions, _ = uvarint(frame, position + max(size - 1, 0))
+        return topics - 1, partitions - 1
+    (size,) = _SIZE.unpack_from(frame, position)
+    topics, size_of_name = _TOPICS.unpack_from(frame, position + _SIZE.size + max(size, 0) + _ACKS_AND_TIMEOUT)
+    position += 2 * _SIZE.size + max(size, 0) + _ACKS_AND_TIMEOUT + _COUNT.size + max(size_of_name, 0)
+    return topics, *_COUNT.unpack_from(frame, position)
 
 
 def single_batch(frame: Frame, position: int) -> SingleBatch | None:

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from muster.coordinator.kafka.log import older_fetch
 from muster.coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from muster.coordinator.kafka.log.produces import SingleBatch
+from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
@@ -118,30 +120,34 @@ class RecordHandlers:
 
     # -- produce ------------------------------------------------------------------------------------------
 
-    def produce_now(self, request: Any, call: KafkaCall) -> Promised:
+    def produce_now(self, request: Any, call: KafkaCall) -> Promised | None:
         """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
 
         HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
+        Records for very many partitions go the long way.
         """
         if isinstance(request, SingleBatch):
             return self._produce_single(request, call)
-        parts: list[Batches] = []
-        refused: dict[int, StorageError] = {}
-        for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
-            refusal = refusal_of(data.records, request.transactional_id, call.api_version)
-            if refusal is not None:
-                refused[place] = refusal
-            else:
-                parts.append((topic.name, data.index, data.records))
+        if partitions_of(request) > AT_ONCE:
+            return None
+        parts, refused = admitted(request, call.api_version)
         begun = self._requests.begin_produce(parts, request.acks, max(request.timeout_ms, 0))
 
         def respond() -> ProduceAnswer | None:
-            results: list[Appended | StorageError] = [outcome(part) for part in begun]
-            for place, refusal in refused.items():  # in rising order, so that each finds its place
-                results.insert(place, refusal)
-            return produce_answer(request, results)
+            return produce_answer(request, with_refusals([outcome(part) for part in begun], refused))
 
         return Promised(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
+
+    async def produce(self, request: Any, call: KafkaCall) -> Written | None:
+        """The same for very many partitions: they are taken in some at a time, and a thread makes the answer."""
+        parts, refused = await asyncio.to_thread(admitted, request, call.api_version)
+        results = await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0))
+
+        def answer() -> Written | None:
+            told = produce_answer(request, with_refusals(results, refused))
+            return None if told is None else Written(encode("ProduceResponse", call.api_version, told))
+
+        return await asyncio.to_thread(answer)
 
     def _produce_single(self, request: SingleBatch, call: KafkaCall) -> Promised:
         refusal = refusal_of(request.records, None, call.api_version)
@@ -216,6 +222,32 @@ class RecordHandlers:
         if refusal is not None or part.last_fetched_epoch < 0:
             return refusal
         return check_history(self._requests, topic, part)
+
+
+def partitions_of(request: Any) -> int:
+    """How many a ProduceRequest has records for."""
+    return sum(len(topic.partition_data) for topic in request.topic_data)
+
+
+def admitted(request: Any, version: int) -> tuple[list[Batches], dict[int, StorageError]]:
+    """What of a ProduceRequest is for the log to judge, and what is refused, by its place in the request."""
+    parts: list[Batches] = []
+    refused: dict[int, StorageError] = {}
+    for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
+        refusal = refusal_of(data.records, request.transactional_id, version)
+        if refusal is not None:
+            refused[place] = refusal
+        else:
+            parts.append((topic.name, data.index, data.records))
+    return parts, refused
+
+
+def with_refusals(
+    results: Sequence[Appended | StorageError], refused: Mapping[int, StorageError]
+) -> list[Appended | StorageError]:
+    """The results of all places, in the request's order."""
+    judged = iter(results)
+    return [refused[place] if place in refused else next(judged) for place in range(len(results) + len(refused))]
 
 
 def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> ProduceAnswer | None:

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from muster.coordinator.kafka.log.produces import SingleBatch, produce_reader
+from muster.coordinator.kafka.log.produces import ProduceReader, SingleBatch
 from muster.coordinator.kafka.log.records import produce_answer
 from muster.storage.types import Appended
 
@@ -56,7 +56,7 @@ def test_each_request_says_what_the_schema_makes_of_it(
     sent: tuple[int, bytes], as_type: type[bytes] | type[bytearray], before: bytes
 ) -> None:
     version, frame = sent
-    request, _ = produce_reader(version)(as_type(before + frame), len(before))
+    request, _ = ProduceReader(version)(as_type(before + frame), len(before))
     assert plain(request) == plain(decode("ProduceRequest", version, frame)[0])
 
 
@@ -83,9 +83,9 @@ def read_as_by_the_schema(version: int, frame: bytes | bytearray) -> None:
         request, _ = decode("ProduceRequest", version, frame)
     except MalformedFrame:
         with pytest.raises(MalformedFrame, match="ProduceRequest"):
-            produce_reader(version)(frame, 0)
+            ProduceReader(version)(frame, 0)
     else:
-        assert plain(produce_reader(version)(frame, 0)[0]) == plain(request)
+        assert plain(ProduceReader(version)(frame, 0)[0]) == plain(request)
 
 
 def test_every_byte_of_a_single_batch_counts() -> None:
@@ -118,5 +118,5 @@ def test_an_answer_has_the_bytes_of_the_schema(topic: str, index: int, numbers: 
 
 
 def test_what_librdkafka_sends_is_a_single_batch() -> None:
-    request, _ = produce_reader(9)(single(records=bytes(16_000)), 0)
+    request, _ = ProduceReader(9)(single(records=bytes(16_000)), 0)
     assert isinstance(request, SingleBatch)

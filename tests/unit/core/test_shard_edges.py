@@ -5,6 +5,7 @@ import pytest
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core.effects import DescribeReply, HeartbeatReply
 from muster.coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.coordinator.core.handlers import HANDLERS
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import (
     GroupDeleted,
@@ -18,8 +19,9 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.requests import push
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 
@@ -100,3 +102,16 @@ def test_positions_are_nothing_that_listening_members_are_told_of() -> None:
     facts = (OffsetsStored("g", {("t", 0): position}), OffsetStored("g", "t", 0, position), OffsetDeleted("g", "t", 0))
     assert [push.group_of(fact) for fact in facts] == ["", "", ""]
     assert push.group_of(stored_group(None)) == "g"
+
+
+def test_a_request_that_is_refused_after_something_was_decided_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shard would go on with facts that nobody writes down."""
+    shard = loaded()
+
+    def careless(event: Heartbeat, step: Step) -> None:
+        step.keep(stored_group("a", stored_member("a")))
+        raise CoordinatorError(ErrorCode.INVALID_REQUEST, "too late")
+
+    monkeypatch.setitem(HANDLERS, Heartbeat, careless)
+    with pytest.raises(AssertionError, match="refused after something had been decided"):
+        shard.step(Heartbeat(1, "g", "a", None, 7), 1_000)

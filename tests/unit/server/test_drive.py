@@ -327,14 +327,15 @@ def test_a_parked_client_that_vanishes_leaves_no_trace() -> None:
 
 def test_the_group_hears_that_a_parked_client_has_vanished() -> None:
     """Of the follower's SyncGroup: else it would count as waiting for good, and its session never end."""
+    long = {"session_timeout_ms": 1_800_000}  # nobody's session is what ends the wait
 
     async def story() -> None:
         bench = Bench()
         driver = bench.start()
-        first = await driver.ask(0, bench.join(), effects.JoinReply)
-        second = asyncio.create_task(driver.ask(0, bench.join(), effects.JoinReply))
+        first = await driver.ask(0, bench.join(**long), effects.JoinReply)
+        second = asyncio.create_task(driver.ask(0, bench.join(**long), effects.JoinReply))
         await bench.state_is("PreparingRebalance")
-        again = await driver.ask(0, bench.join(first.member_id), effects.JoinReply)
+        again = await driver.ask(0, bench.join(first.member_id, **long), effects.JoinReply)
         follower = (await second).member_id
         sync = events.SyncGroup(driver.next_id(), "g", follower, None, again.generation, None, None, ())
         core = bench.engine.core(0)

@@ -382,6 +382,14 @@ class LoadMeasured:
 
 
 @value
+class BalanceGoesOn:
+    """The next stage of what a measurement led to: a large group's have a turn each. `ticket`: of which evaluation."""
+
+    group_id: str
+    ticket: int
+
+
+@value
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
@@ -436,6 +444,7 @@ Event: TypeAlias = (
     | TrialEvent
     | RegexResolved
     | LoadMeasured
+    | BalanceGoesOn
     | GroupObserved
     | GroupUnseen
     | Loaded

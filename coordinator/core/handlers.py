@@ -26,6 +26,7 @@ from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
     AlterSettings,
+    BalanceGoesOn,
     ConsumerHeartbeat,
     DeleteGroup,
     DescribeConsumerGroup,
@@ -252,6 +253,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     LagMeasured: canary.measured,
     RegexResolved: on_regex,
     LoadMeasured: balance.measured,
+    BalanceGoesOn: balance.goes_on,
     Forget: on_forget,
     TimerFired: on_timer,
     StoodStill: stall.stood_still,

@@ -4,11 +4,14 @@ Imported when the first group asks. A node measures so many partitions; where th
 refused, which is said in the log and to the group.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import structlog
 
+from muster.assignors.registry import resolve
+from muster.coordinator.core.control.balance.weighing import LAG_STICKY
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured
 from muster.coordinator.core.shard import Shard
@@ -30,6 +33,7 @@ class LoadMeter:
         self._looking = Looking(engine, ends)
         self._clock_ms = clock_ms
         self._refused: frozenset[str] = frozenset()
+        self._ready = False
 
     async def pieces(self, asked: MeasureLoad) -> AsyncIterator[LoadMeasured]:
         """The answer, a piece for a turn of the loop."""
@@ -41,7 +45,10 @@ class LoadMeter:
             )
             yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True, refused=why)
             return
-        places = [(topic, partition) for topic, count in asked.topics.items() for partition in range(count)]
+        if not self._ready:
+            # The first plan would import it in the middle of a turn.
+            self._ready = bool(await asyncio.to_thread(resolve, LAG_STICKY))
+        places = ((topic, partition) for topic, count in asked.topics.items() for partition in range(count))
         async for piece in self._looking.pieces(group_id, Breath(), places):
             yield LoadMeasured(group_id, serial, tuple(rows_of(piece)), self._clock_ms())
         yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True)

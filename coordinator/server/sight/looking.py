@@ -3,7 +3,8 @@
 The end of a log and what is committed there are read in the same piece: nothing happens in between.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from muster.coordinator.core.shard import Shard
@@ -65,15 +66,14 @@ class Looking:
         return {} if shard is None else shard.state.offsets.get(group_id, {})
 
     async def pieces(
-        self, group_id: str, breath: Breath, places: Sequence[Place] | None = None
+        self, group_id: str, breath: Breath, places: Iterable[Place] | None = None
     ) -> AsyncIterator[Piece]:
         """These places, or all where the group has committed. Others have their turns between the pieces."""
-        wanted = list(self.stored(group_id)) if places is None else places
-        for start in range(0, len(wanted), AT_ONCE):
+        wanted = iter(list(self.stored(group_id)) if places is None else places)
+        while piece := list(islice(wanted, AT_ONCE)):
             # What is committed is looked up anew: the group may have gone meanwhile, and its shard, too.
             stored = self.stored(group_id)
-            piece = wanted[start : start + AT_ONCE]
             if places is None:
                 piece = [place for place in piece if place in stored]
-            yield Piece(list(piece), [stored.get(place) for place in piece], self._ends(piece))
+            yield Piece(piece, [stored.get(place) for place in piece], self._ends(piece))
             await breath.take()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.events import LoadMeasured, Planned
+from muster.coordinator.core.events import BalanceGoesOn, LoadMeasured, Planned
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
 
@@ -59,6 +59,14 @@ def measured(event: LoadMeasured, step: Step) -> None:
         from muster.coordinator.core.control.balance import evaluating
 
         evaluating.measured(event, balancing, step)
+
+
+def goes_on(event: BalanceGoesOn, step: Step) -> None:
+    balancing = step.state.balancing.get(event.group_id)
+    if balancing is not None:
+        from muster.coordinator.core.control.balance import evaluating
+
+        evaluating.goes_on(event, balancing, step)
 
 
 def planned(event: Planned, step: Step) -> bool:

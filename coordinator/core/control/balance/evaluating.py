@@ -6,11 +6,14 @@ one is asked for, off the loop. Only when such a plan was found in `balance.roun
 that was the same all the while, is anything done.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.judging import Burden, Patience, burden, worth_it
+from muster.coordinator.core.control.balance.judging import Burden, Owners, Patience, burden, worth_it
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.ongoing import Balancing
 from muster.coordinator.core.control.balance.problem import Problem, problem_of
@@ -22,7 +25,7 @@ from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.holds.correction import corrected
 from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.effects import MeasureLoad
-from muster.coordinator.core.events import LoadMeasured, Planned
+from muster.coordinator.core.events import BalanceGoesOn, LoadMeasured, Planned
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Trigger
@@ -72,20 +75,67 @@ def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
 
 def evaluate(group_id: str, balancing: Balancing, step: Step) -> None:
     """Have a plan made where one might pay."""
-    if balancing.asked:
-        return
+    if not balancing.asked:
+        proceed(look, group_id, balancing, step)
+
+
+Stage: TypeAlias = Callable[[str, Balancing, Step], Any]
+"""A part of an evaluation; gives back the one that follows, None when nothing is left to do."""
+
+AT_ONCE_PARTITIONS = 10_000
+"""Of more, each stage has a turn of its own: none of them takes others' turns for more than a few milliseconds."""
+
+
+def proceed(stage: Stage | None, group_id: str, balancing: Balancing, step: Step) -> None:
+    """From this stage on, now or a stage in a turn."""
+    while stage is not None:
+        stage = stage(group_id, balancing, step)
+        if stage is not None and balancing.partitions > AT_ONCE_PARTITIONS:
+            balancing.next_stage, balancing.ticket = stage, step.tick()
+            step.out.chores.append(BalanceGoesOn(group_id, balancing.ticket))
+            return
+
+
+def goes_on(event: BalanceGoesOn, balancing: Balancing, step: Step) -> None:
+    """The next stage, unless another evaluation has begun since."""
+    stage = balancing.next_stage
+    if stage is not None and event.ticket == balancing.ticket:
+        balancing.next_stage = None
+        proceed(stage, event.group_id, balancing, step)
+
+
+def look(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+    """What there is to be evened out: made anew only when the group has changed."""
+    if problem_now(group_id, balancing, step) is not None:
+        return judge
+    balancing.patience.over()
+    return None
+
+
+def judge(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+    """Whether any plan could make the heaviest member lighter by enough."""
     problem = problem_now(group_id, balancing, step)
-    if problem is None or judged(problem, balancing).most_to_gain < balancing.rules.min_gain:
+    if problem is not None and judged(problem, balancing).most_to_gain >= balancing.rules.min_gain:
+        return ask
+    balancing.patience.over()
+    return None
+
+
+def ask(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+    """Have it made."""
+    problem = problem_now(group_id, balancing, step)
+    if problem is None:
         balancing.patience.over()
-        return
+        return None
     snapshot = asked_of(group_id, with_loads(problem.snapshot, group_id, balancing, step), step)
     balancing.asked = step.fresh_epoch(0)
     step.out.plans.append(PlanRequest(group_id, balancing.asked, snapshot.assignor, snapshot))
+    return None
 
 
 def judged(problem: Problem, balancing: Balancing) -> Burden:
     """What members carry on the average; whoever describes the group is told of it."""
-    found = burdens(problem, balancing)[0]
+    found = average(problem, problem.owner, balancing)
     balancing.heaviest, balancing.ratio = problem.columns.members[found.who], found.ratio
     return found
 
@@ -97,12 +147,17 @@ def planned(event: Planned, balancing: Balancing, step: Step) -> None:
     if event.plan is None or now is None or now is not asked_for:
         balancing.patience.over()
         return
-    plan = as_held(event.group_id, event.plan, now, step)
-    if not pays(event.group_id, plan, now, balancing, step):
+    after = now.owners_by(as_held(event.group_id, event.plan, now, step))
+    proceed(partial(weigh, after, now), event.group_id, balancing, step)
+
+
+def weigh(after: Owners, problem: Problem, group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+    """Whether it pays, and has for long enough."""
+    if problem_now(group_id, balancing, step) is not problem or not pays(group_id, after, problem, balancing, step):
         balancing.patience.over()
-    elif balancing.patience.paid(now.same, step.now_ms) >= balancing.rules.rounds:
-        conclude(event.group_id, plan, now, balancing, step)
-        balancing.patience.over()
+    elif balancing.patience.paid(problem.same, step.now_ms) >= balancing.rules.rounds:
+        return partial(conclude, after, problem)
+    return None
 
 
 def asked_of(group_id: str, snapshot: Snapshot, step: Step) -> Snapshot:
@@ -154,39 +209,50 @@ def last_burden(group: Group, state: ShardState) -> Burden | None:
         return None
     if balancing.problem.same != likeness(group, balancing.loads, state):
         return None
-    return burdens(balancing.problem, balancing)[0]
+    return average(balancing.problem, balancing.problem.owner, balancing)
 
 
-def burdens(problem: Problem, balancing: Balancing, plan: Plan | None = None) -> tuple[Burden, Burden]:
-    """What members carry, now or by a plan: by the mean of the loads, and by the last sample alone."""
+def average(problem: Problem, owner: Owners, balancing: Balancing) -> Burden:
+    """What members carry if these own, by the mean of the loads."""
     assert balancing.loads is not None
-    owner = problem.owner if plan is None else problem.owners_by(plan)
-    drain_ms = balancing.rules.drain_ms
-    mean, last = balancing.loads.mean().records(drain_ms), balancing.loads.last().records(drain_ms)
-    return (
-        burden(owner, problem.loads(balancing.loads, mean), problem.capacity),
-        burden(owner, problem.loads(balancing.loads, last), problem.capacity),
+    mean = balancing.loads.mean_records(balancing.rules.drain_ms)
+    return burden(owner, problem.loads(balancing.loads, mean), problem.capacity)
+
+
+def burdens(problem: Problem, owner: Owners, balancing: Balancing) -> tuple[Burden, Burden]:
+    """By the mean of the loads, and by the last sample alone."""
+    assert balancing.loads is not None
+    last = balancing.loads.last_records(balancing.rules.drain_ms)
+    by_last = burden(owner, problem.loads(balancing.loads, last), problem.capacity)
+    return average(problem, owner, balancing), by_last
+
+
+def pays(group_id: str, after: Owners, problem: Problem, balancing: Balancing, step: Step) -> bool:
+    """Whether the heaviest member becomes lighter by enough, now as well as on the average, and what moves may move."""
+    resting = problem.mask(memory.last_moves(group_id, balancing.rules, step))
+    return worth_it(
+        after != problem.owner,
+        resting,
+        burdens(problem, problem.owner, balancing),
+        burdens(problem, after, balancing),
+        balancing.rules,
     )
 
 
-def pays(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> bool:
-    """Whether the heaviest member becomes lighter by enough, now as well as on the average, and what moves may move."""
-    resting = problem.mask(memory.last_moves(group_id, balancing.rules, step))
-    moves = problem.owners_by(plan) != problem.owner
-    return worth_it(moves, resting, burdens(problem, balancing), burdens(problem, balancing, plan), balancing.rules)
-
-
-def conclude(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> None:
-    """Do it, or say what would have been done."""
+def conclude(after: Owners, problem: Problem, group_id: str, balancing: Balancing, step: Step) -> None:
+    """Do it, or say what would have been done, if the group is still the same."""
     group = step.state.logged(group_id)
-    assert group is not None
-    before, after = burdens(problem, balancing)[0], burdens(problem, balancing, plan)[0]
-    moves = problem.moves_to(plan)
-    why = proof(before, after, len(moves), problem, balancing, step.now_ms)
+    if group is None or problem_now(group_id, balancing, step) is not problem:
+        balancing.patience.over()
+        return
+    was, becomes = average(problem, problem.owner, balancing), average(problem, after, balancing)
+    why = proof(was, becomes, int((after != problem.owner).sum()), problem, balancing, step.now_ms)
+    balancing.patience.over()
     kind = KINDS[type(group)]
     hindrance = cannot_act(group, kind.plans_itself(group)) if balancing.rules.mode == ACT else ""
     if balancing.rules.mode == ACT and not hindrance:
         kind.replan(group, Trigger(Cause.LAG_IMBALANCE, why), step)
     elif memory.may_tell(group_id, balancing.rules, step):
-        watched(group, f"{why}; not done: {hindrance}" if hindrance else why, moves, step)
+        told = f"{why}; not done: {hindrance}" if hindrance else why
+        watched(group, told, problem.moves_to(after), step)
         memory.told(group_id, balancing.rules, step)

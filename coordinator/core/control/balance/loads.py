@@ -4,7 +4,7 @@ A mean is exponentially weighted by the time between two looks. `Loads` takes a 
 says what was seen in the last sample alone as well: a mean remembers a burst for longer than the burst lasted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,7 @@ class Loads:
         # NaN: not known yet; the first figure is the mean.
         self._mean = Carried(*(np.full(size, np.nan) for _ in range(3)))
         self._last = Carried(*(np.full(size, np.nan) for _ in range(3)))
+        self._records: dict[tuple[str, int], Floats] = {}
         if former is not None:
             self._inherit(former)
 
@@ -81,6 +82,7 @@ class Loads:
         """Partitions of one topic from `first` on, as they were at that moment. Strangers and the surplus are left."""
         if topic not in self._base or not 0 <= first < self.counts[topic]:
             return
+        self._records.clear()
         count = min(len(ends), self.counts[topic] - first)
         here = slice(self._base[topic] + first, self._base[topic] + first + count)
         new_ends = np.asarray(ends[:count], dtype=np.int64)
@@ -124,6 +126,20 @@ class Loads:
                 for now, mean in zip(columns(self._last), columns(self._mean), strict=True)
             )
         )
+
+    def mean_records(self, drain_ms: int) -> Floats:
+        """`mean().records(drain_ms)`, worked out once for each sample."""
+        return self._once("mean", drain_ms, self.mean)
+
+    def last_records(self, drain_ms: int) -> Floats:
+        """`last().records(drain_ms)`, worked out once for each sample."""
+        return self._once("last", drain_ms, self.last)
+
+    def _once(self, which: str, drain_ms: int, make: Callable[[], Carried]) -> Floats:
+        found = self._records.get((which, drain_ms))
+        if found is None:
+            found = self._records[which, drain_ms] = make().records(drain_ms)
+        return found
 
     def by_topic(self, column: Floats) -> dict[str, Floats]:
         """A column of this axis, topic by topic."""

@@ -52,9 +52,9 @@ class Problem:
                 out[int(axis.base[axis.place[topic]]) + np.asarray(partitions, dtype=np.int64)] = number
         return out
 
-    def moves_to(self, plan: Plan) -> tuple[Move, ...]:
-        """What a plan would move; nobody waits for any of it."""
-        axis, members, after = self.columns.axis, self.columns.members, self.owners_by(plan)
+    def moves_to(self, after: Owners) -> tuple[Move, ...]:
+        """What would move; nobody waits for any of it."""
+        axis, members = self.columns.axis, self.columns.members
         out: list[Move] = []
         for row in np.flatnonzero(after != self.owner).tolist():
             topic = int(axis.topic_of[row])

@@ -42,7 +42,7 @@ def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: 
     return replace(
         snapshot,
         assignor=assignor,
-        lags=loads.whole(loads.mean().records(rules.drain_ms), snapshot.topics),
+        lags=loads.whole(loads.mean_records(rules.drain_ms), snapshot.topics),
         options=options_for(
             assignor,
             snapshot.options,

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.coordinator.core.control.balance.judging import Patience
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.problem import Problem
 from muster.coordinator.core.control.balance.rules import Rules
-
-if TYPE_CHECKING:
-    from muster.coordinator.core.state import Step
 
 
 @dataclass(slots=True)
@@ -26,7 +23,7 @@ class Balancing:
     """The epoch of the plan that is being made; 0: none is."""
     problem: Problem | None = None
     """What was last planned for: it stays as long as the group does."""
-    next_stage: "Callable[[str, Balancing, Step], Any] | None" = None
+    next_stage: Callable[..., Any] | None = None
     """What of the evaluation is left for a later turn, under this ticket."""
     ticket: int = 0
     partitions: int = 0

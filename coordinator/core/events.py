@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.core.central.events import CentralRequest, StreamClosed
 from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
+from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.events import ControlRequest
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEvent
@@ -379,14 +380,6 @@ class LoadMeasured:
     """Nothing more comes of this measurement."""
     refused: str = ""
     """Why there is none."""
-
-
-@value
-class BalanceGoesOn:
-    """The next stage of what a measurement led to: a large group's have a turn each. `ticket`: of which evaluation."""
-
-    group_id: str
-    ticket: int
 
 
 @value

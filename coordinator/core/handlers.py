@@ -18,6 +18,7 @@ from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
 from muster.coordinator.core.control.assigning import cooperative_enough
 from muster.coordinator.core.control.balance import door as balance
+from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
@@ -26,7 +27,6 @@ from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
     AlterSettings,
-    BalanceGoesOn,
     ConsumerHeartbeat,
     DeleteGroup,
     DescribeConsumerGroup,

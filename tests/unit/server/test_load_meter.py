@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from structlog.testing import capture_logs
 
 from muster.coordinator.core.control.balance.evaluating import AT_ONCE_PARTITIONS, Stage, proceed
+from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.balance.ongoing import Balancing
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import (
     AlterSettings,
-    BalanceGoesOn,
     ConsumerHeartbeat,
     Event,
     LoadMeasured,

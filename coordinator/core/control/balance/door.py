@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.events import BalanceGoesOn, LoadMeasured, Planned
+from muster.coordinator.core.control.balance.events import BalanceGoesOn
+from muster.coordinator.core.events import LoadMeasured, Planned
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
 

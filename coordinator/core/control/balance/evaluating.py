@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.balance.judging import Burden, Owners, Patience, burden, worth_it
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.ongoing import Balancing
@@ -25,7 +26,7 @@ from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.holds.correction import corrected
 from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.effects import MeasureLoad
-from muster.coordinator.core.events import BalanceGoesOn, LoadMeasured, Planned
+from muster.coordinator.core.events import LoadMeasured, Planned
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Trigger

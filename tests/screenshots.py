@@ -1,8 +1,12 @@
-"""The pictures of the page in README and docs: `make screenshots` makes them anew, from a real node with a story in it.
+"""The pictures of page and terminal in README and docs: `make screenshots` makes them anew from a real node.
 
 `python -m tests.screenshots [DIRECTORY]`
 """
 
+import io
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import sync_playwright
+from rich.console import Console
+from rich.text import Text
 
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of
 from muster.coordinator.client import Admin, Producer
@@ -100,6 +106,52 @@ def taken(chromium: Any, url: str, out: Path, scheme: str, view: dict[str, int],
     context.close()
 
 
+ROOT = Path(__file__).parents[1]
+TOP = (80, 18)
+"""Columns and rows: as narrow as it may be."""
+DOCTOR_COLUMNS = 100
+FOREIGN_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+
+
+def doctor_told(address: str) -> str:
+    """What `muster doctor` prints on a terminal with colours."""
+    environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": str(DOCTOR_COLUMNS)}
+    command = [sys.executable, "-m", "muster", "doctor", "--bootstrap", address]
+    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
+def top_shown(address: str, keys: tuple[str, ...]) -> str:
+    """What `muster top` has on a terminal of its own some seconds after these keys."""
+    environment = os.environ | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    with tempfile.TemporaryDirectory() as folder:
+        tmux = ["tmux", "-f", os.devnull, "-S", f"{folder}/tmux"]
+
+        def run(*arguments: str) -> str:
+            done = subprocess.run([*tmux, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+            return done.stdout.decode()
+
+        size = ("-x", str(TOP[0]), "-y", str(TOP[1]))
+        run("new-session", "-d", *size, f"exec {sys.executable} -m muster top --every 1 --bootstrap {address}")
+        wait_until(lambda: "billing" in run("capture-pane", "-p"))
+        run("send-keys", *keys)
+        time.sleep(WATCHED_S / 4)  # trends come with looks
+        shown = run("capture-pane", "-e", "-p")
+        run("kill-server")
+        return shown
+
+
+def terminal_taken(chromium: Any, told: str, title: str, columns: int, out: Path) -> None:
+    """A picture of what a terminal shows, colours as they are."""
+    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, legacy_windows=False)
+    console.print(Text.from_ansi(told.rstrip("\n")))
+    # The font that the drawing names lies on another host; the reader's own will do.
+    drawn = FOREIGN_FONT.sub("", console.export_svg(title=title)).replace("Fira Code", "DejaVu Sans Mono")
+    page = chromium.new_page(viewport={"width": 1_180, "height": 1_000})
+    page.set_content(f"<body style='margin:0'>{drawn}</body>")
+    page.locator("svg").screenshot(path=str(out), omit_background=True)
+    page.close()
+
+
 def main(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -120,6 +172,12 @@ def main(home: Path) -> None:
             ("page-phone", "/groups/billing", "dark", NARROW, 1_100),
         ):
             taken(chromium, seeded.url + path, home / f"{name}.png", scheme, view, height)
+        terminal_taken(
+            chromium, doctor_told(node.address), "muster doctor", DOCTOR_COLUMNS, home / "terminal-doctor.png"
+        )
+        if shutil.which("tmux"):
+            for name, keys in (("terminal-top", ("j",)), ("terminal-top-group", ("/", *"billing", "Enter", "Enter"))):
+                terminal_taken(chromium, top_shown(node.address, keys), "muster top", TOP[0], home / f"{name}.png")
         with listening(app_of(StandIn(1_000, 10_000, 1_000, time.time_ns() // 1_000_000))) as url:
             taken(chromium, f"{url}/groups/{LARGE}", home / "page-large.png", "light", WIDE, 1_000)
         chromium.close()

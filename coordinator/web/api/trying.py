@@ -1,5 +1,6 @@
 """Another assignor on trial, by the API: begun, promoted, rolled back. The rules and guards are the coordinator's."""
 
+import json
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -8,7 +9,10 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.views.holds import minute
 from muster.coordinator.views.trials import guard_row, seen_canary, sentence
+from muster.coordinator.views.words import plural
 from muster.coordinator.web.api.acting import Act, Told, told
 from muster.coordinator.web.api.asking import Asking, check
 from muster.coordinator.web.api.rendering import rows_response
@@ -68,7 +72,13 @@ async def start_canary(asking: Asking, given: Given) -> Response:
     )
     answer = await asking.call("StartCanary", request)
     check(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
-    return told_of(answer.canary, given)
+    if not body.dry_run:
+        return told_of(answer.canary, given)
+    seen = seen_canary(answer.canary)
+    end = "promoted" if seen.promotes else "told to wait"
+    moves = await would_move(asking, given.names["group"], seen.assignor)
+    said = f"{seen.assignor} would plan in place of {seen.former} until {minute(seen.until_ms)}, then be {end}{moves}"
+    return told_of(answer.canary, given, said)
 
 
 async def end_canary(asking: Asking, given: Given) -> Response:
@@ -76,7 +86,16 @@ async def end_canary(asking: Asking, given: Given) -> Response:
     body: EndCanary = given.body
     group = given.names["group"]
     if body.dry_run:
-        return told_of(await standing(asking, group), given)
+        found = await standing(asking, group)
+        seen = seen_canary(found)
+        if body.promote:
+            said = (
+                f"{seen.assignor} would become the group's setting; it plans the group already, so that nothing moves"
+            )
+        else:
+            moves = await would_move(asking, group, seen.former)
+            said = f"{seen.former} would plan in place of {seen.assignor} again{moves}"
+        return told_of(found, given, f"{sentence(seen)} {said}")
     request = pb.EndCanaryRequest(group_id=group, promote=body.promote, reason=body.reason)
     answer = await asking.call("EndCanary", request)
     check(answer.error_code, answer.error_message, f"group {group!r}")
@@ -100,9 +119,19 @@ async def standing(asking: Asking, group: str) -> pb.Canary:
     return found
 
 
-def told_of(found: pb.Canary, given: Given) -> Response:
+async def would_move(asking: Asking, group: str, assignor: str) -> str:
+    """What a plan by it would move of today's, as `muster simulate` finds; empty where nobody can say."""
+    request = group_pb.SimulateAssignmentRequest(group_id=group, assignors=[assignor], auto_offset_reset="latest")
+    answer = await asking.call("SimulateAssignment", request)
+    plans = [plan for plan in answer.assignments if not plan.error_message]
+    if answer.error_code or not plans:
+        return ""
+    return f": {plural(len(json.loads(plans[0].forecast_json)['moves']), 'partition')} would move"
+
+
+def told_of(found: pb.Canary, given: Given, said: str = "") -> Response:
     seen = seen_canary(found)
-    return told(given, sentence(seen).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards])
+    return told(given, (said or sentence(seen)).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards])
 
 
 CANARY: Final = Endpoint("/groups/{group}/canary", "How another assignor's trial goes.", list[CanaryRow], canary)

@@ -3,6 +3,7 @@
 import pytest
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from tests.fakes.asked_node import AskedNode
 from tests.unit.web.test_acts import act
 
@@ -21,6 +22,8 @@ def node() -> AskedNode:
     node.answers["EndCanary"] = lambda request: pb.EndCanaryResponse(
         canary=pb.Canary(state=pb.CANARY_STATE_PROMOTED, assignor="lag", former="range", ended="by an operator")
     )
+    plan = group_pb.SimulatedAssignment(forecast_json='{"moves": [{}, {}]}')
+    node.answers["SimulateAssignment"] = lambda request: group_pb.SimulateAssignmentResponse(assignments=[plan])
     node.answers["DescribeCanary"] = lambda request: pb.DescribeCanaryResponse(canary=ON_TRIAL)
     return node
 
@@ -37,9 +40,31 @@ def test_a_trial_begins_as_it_was_asked_for(node: AskedNode) -> None:
     )
 
 
+def test_a_trial_is_told_with_what_it_would_move_before_it_begins(node: AskedNode) -> None:
+    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()["sentence"]
+    assert told.startswith("lag would plan in place of range until ")
+    assert told.endswith(", then be told to wait: 2 partitions would move")
+    [_, (method, asked, _)] = node.asked
+    assert (method, asked.assignors) == ("SimulateAssignment", ["lag"])
+
+
+def test_what_a_plan_would_move_is_left_out_where_nobody_can_say(node: AskedNode) -> None:
+    failed = group_pb.SimulatedAssignment(error_message="no such assignor")
+    node.answers["SimulateAssignment"] = lambda request: group_pb.SimulateAssignmentResponse(assignments=[failed])
+    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()["sentence"]
+    assert told.endswith(", then be told to wait")
+
+
+def test_a_way_back_is_told_with_what_it_would_move(node: AskedNode) -> None:
+    told = act(node, "/groups/g/canary/end", {"promote": False}).json()["sentence"]
+    assert told.endswith("range would plan in place of lag again: 2 partitions would move")
+    assert [method for method, _, _ in node.asked] == ["DescribeCanary", "SimulateAssignment"]
+
+
 def test_an_end_is_told_before_it_comes(node: AskedNode) -> None:
     told = act(node, "/groups/g/canary/end", {"promote": True})
     assert "it waits for promote or rollback" in told.json()["sentence"]
+    assert "it plans the group already, so that nothing moves" in told.json()["sentence"]
     assert [method for method, _, _ in node.asked] == ["DescribeCanary"]
     done = act(node, "/groups/g/canary/end", {"promote": True, "dry_run": False})
     assert done.json()["sentence"] == "Canary lag in place of range: promoted, by an operator"

@@ -90,10 +90,12 @@ def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str
 
 
 def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInfo]) -> str:
-    """One of pydantic's complaints as a sentence. One without a place is about several settings and names them."""
+    """One of pydantic's complaints as a sentence. One without a place is about several settings, and begins with the
+    one that is to be looked at."""
     reason = str(fault["msg"]).removeprefix("Value error, ")
     if not fault["loc"]:
-        return reason
+        first = given.get(reason.partition(" ")[0])
+        return reason if first is None else f"{first.place}: {reason}"
     key = str(fault["loc"][0])
     text, place = given.get(key, Given("", "default"))
     detail = f" ({reason})" if fault["type"] == "value_error" else ""

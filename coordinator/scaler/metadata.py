@@ -5,6 +5,7 @@ Facts of the keys: kedacore/keda, pkg/scalers/kafka_scaler.go.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeVar
 
 from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS
@@ -92,7 +93,9 @@ def read(metadata: Mapping[str, str]) -> Trigger:
                 raise BadMetadata(key, value, f"at most {MAX_VALUE_CHARS} characters; it has {len(value)}")
             given[KEYS[name]] = READERS[name](key, value)
         elif name not in NOT_USED:
-            raise BadMetadata(key, value, f"no such key; known are {', '.join(KEYS)}")
+            near = get_close_matches(name, KEYS, n=1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise BadMetadata(key, value, f"one of the keys {', '.join(KEYS)}{meant}")
     if not given.get("group"):
         raise BadMetadata("consumerGroup", "", "the id of the group whose consumers are scaled")
     return _checked(Trigger(**given), metadata)  # type: ignore[arg-type]

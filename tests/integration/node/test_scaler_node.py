@@ -80,6 +80,28 @@ def test_target_value_and_activity(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_every_key_that_says_how_to_count_has_its_effect(tmp_path: Path) -> None:
+    """Of group n one partition of four has a position: 25 records wait there, 25 in one without."""
+
+    async def run() -> None:
+        async with scaling(tmp_path) as (_, channel, stub):
+            await GroupCoordinatorStub(channel).OffsetCommit(commit(0, 0, group_id="n"))
+            of_n = {"consumerGroup": "n", "topic": "t", "allowIdleConsumers": "true"}
+            assert await value(stub, **of_n) == (25 + 3, 25.0 + 3)  # latest: one for each partition without
+            assert await value(stub, **of_n, offsetResetPolicy="earliest") == (50, 50.0)
+            assert await value(stub, **of_n, scaleToZeroOnInvalidOffset="true") == (25, 25.0)
+            three = {"topic": "t", "lagThreshold": "20"}
+            assert await value(stub, **three) == (50, 50.0)  # three replicas
+            assert await value(stub, **three, ensureEvenDistributionOfPartitions="true") == (80, 80.0)  # four
+            assert await value(stub, maxStep="1") == (10, 10.0)  # nobody is there: one at first
+            stuck = {"topic": "t", "excludePersistentLag": "true", "allowIdleConsumers": "true"}
+            assert await value(stub, **stuck) == (50, 50.0)  # not for long enough yet; tests/unit/scaler has the rest
+            kafka_s = {"bootstrapServers": "old:9092", "sasl": "plaintext", "tls": "disable"}
+            assert await value(stub, **kafka_s, topicFromEnv="t") == (40, 40.0)
+
+    asyncio.run(run())
+
+
 def test_activity_is_pushed_when_it_changes(tmp_path: Path) -> None:
     async def run() -> None:
         async with scaling(tmp_path) as (node, channel, stub):

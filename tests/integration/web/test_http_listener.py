@@ -173,6 +173,15 @@ def test_only_loopback_is_served_unless_that_is_wanted_by_name(address: str) -> 
     assert load_settings(None, {"http.listeners": address, "http.insecure": "true"}).http_address is not None
 
 
+def test_what_does_not_fit_together_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "node.properties"
+    file.write_text("node.id=1\nhttp.listeners=0.0.0.0:9291\n")
+    with pytest.raises(SettingsError, match=r"node\.properties:2: http\.listeners is 0\.0\.0\.0:9291, .*http\.insecure"):
+        load_settings(file)
+    with pytest.raises(SettingsError, match=r"^--set: otel\.endpoint is 'x'; expected http://HOST:PORT"):
+        load_settings(None, {"otel.exporter": "otlp", "otel.endpoint": "x"})
+
+
 @pytest.mark.parametrize("names", ["http://muster.example/", "*", "a b", "muster.example:9291", "ok.example,-x"])
 def test_what_is_no_name_of_a_host_is_said(names: str) -> None:
     """A name with a port would match nothing, and nobody would know why."""

@@ -50,7 +50,8 @@ def test_values_that_keda_takes_from_the_environment() -> None:
     ("given", "said"),
     [
         ({}, "consumerGroup is ''; expected the id of the group whose consumers are scaled"),
-        (GROUP | {"lagTreshold": "5"}, "lagTreshold is '5'; expected no such key; known are consumerGroup, topic,"),
+        (GROUP | {"lagTreshold": "5"}, "lagTreshold is '5'; expected one of the keys consumerGroup, topic,"),
+        (GROUP | {"lagTreshold": "5"}, "(did you mean lagThreshold?)"),
         (GROUP | {"lagThreshold": "0"}, "lagThreshold is '0'; expected a whole number of 1 or more"),
         (GROUP | {"lagThreshold": "1.5"}, "lagThreshold is '1.5'; expected a whole number of 1 or more"),
         (GROUP | {"lagThreshold": "9" * 5_000}, "at most 4096 characters; it has 5000"),

@@ -1,11 +1,12 @@
 """`muster groups describe`: positions and lag; with --state, the group itself and whom it waits for."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, show, show_document
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.controls import control_lines
@@ -72,7 +73,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
             say_who_plans(found)
             if admin.zookeeper_away():
                 say_what_is_old(found)
-            show([state_row(found, holds)], STATE_COLUMNS, style)
+            show_state(state_row(found, holds), style)
             return
         lags, away = lags_of(admin, found)
     say_what_stands_out(found)
@@ -80,6 +81,14 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     known = not (away and found.protocol_type == ZOOKEEPER)
     rows = [offset_row(group, lag, owners.get(lag.owner), known=known) for lag in lags]
     show(rows, OFFSET_COLUMNS, style)
+
+
+def show_state(row: Mapping[str, object], style: str) -> None:
+    """What is held of it and tried on it has no column: as text it is said in sentences, beside the table."""
+    if style in ("json", "yaml"):
+        show_document([row], style)
+    else:
+        show([row], STATE_COLUMNS, style)
 
 
 def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:

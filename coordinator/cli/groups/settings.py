@@ -20,6 +20,7 @@ COLUMNS = [
     Column("DEFAULT", "default"),
     Column("ALLOWED", "allowed", wide=True),
     Column("MEANING", "meaning", wide=True),
+    Column("SUSPENDED", "suspended", wide=True),
 ]
 
 version_option = click.option(

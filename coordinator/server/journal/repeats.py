@@ -3,14 +3,18 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import structlog
 
 WINDOW_S = 60.0
 MOST_LINES = 256
 SHOWN = 200
 """Characters of a line that a summary repeats."""
 VOLATILE = frozenset({"timestamp", "exc_info"})
+MARK = "is_summary"
 
 
 @dataclass(slots=True)
@@ -19,6 +23,8 @@ class Seen:
     logger: str
     level: int
     text: str
+    values: Mapping[str, Any]
+    """What else the line says."""
     times: int = 0
     """Beyond the first."""
 
@@ -37,7 +43,7 @@ class Repeats(logging.Filter):
         self._seen: dict[object, Seen] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(record, "is_summary", False):
+        if getattr(record, "is_summary", False) or is_summary(record.msg):
             return True
         now_s = self._clock()
         key, text = identity(record)
@@ -49,7 +55,7 @@ class Repeats(logging.Filter):
             else:
                 if len(self._seen) >= MOST_LINES:
                     over.append(self._seen.pop(next(iter(self._seen))))
-                self._seen[key] = Seen(now_s, record.name, record.levelno, text)
+                self._seen[key] = Seen(now_s, record.name, record.levelno, text, values_of(record))
         tell(over)
         return known is None
 
@@ -79,10 +85,25 @@ def identity(record: logging.LogRecord) -> tuple[object, str]:
     return (record.name, record.levelno, text), text
 
 
+def values_of(record: logging.LogRecord) -> Mapping[str, Any]:
+    """What a line of ours says beside its event."""
+    if not isinstance(record.msg, dict):
+        return {}
+    return {name: value for name, value in record.msg.items() if name not in (*VOLATILE, "event", "level", "logger")}
+
+
+def is_summary(message: object) -> bool:
+    """Whether it is one of ours; the mark goes."""
+    return isinstance(message, dict) and bool(message.pop(MARK, False))
+
+
 def tell(over: list[Seen]) -> None:
     for seen in over:
-        if seen.times:
-            line = seen.text if len(seen.text) <= SHOWN else seen.text[:SHOWN] + "..."
-            logger = logging.getLogger(seen.logger)
-            extra = {"is_summary": True}
-            logger.log(seen.level, "%s (%d times more within a minute)", line, seen.times, extra=extra)
+        if not seen.times:
+            continue
+        line = seen.text if len(seen.text) <= SHOWN else seen.text[:SHOWN] + "..."
+        told = f"{line} ({seen.times} times more within a minute)"
+        if seen.values:
+            structlog.get_logger(seen.logger).log(seen.level, told, **seen.values, **{MARK: True})
+        else:
+            logging.getLogger(seen.logger).log(seen.level, "%s", told, extra={"is_summary": True})

@@ -4,6 +4,7 @@ Who did it (an address) and why stands in the ledger where that has a place for 
 the handlers that change something tell it, through whichever door they are asked.
 """
 
+import json
 import time
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from muster.coordinator.views.seen import Place, SeenGroup, SeenMember
 from muster.coordinator.views.settings import GroupSettingRow, group_setting_rows
 from muster.coordinator.views.words import plural
 from muster.coordinator.web.api.asking import EARLIEST, LATEST, Asking, by_topic, check, settings_of
-from muster.coordinator.web.api.rendering import compact, document_response, gently
+from muster.coordinator.web.api.rendering import document_response, gently
 from muster.coordinator.web.api.table import Endpoint, Given
 from muster.coordinator.web.asks import Refused
 
@@ -152,7 +153,8 @@ async def alter_settings(asking: Asking, given: Given) -> Response:
     before = await asking.settings(group)
     request = pb.AlterGroupSettingsRequest(
         group_id=group,
-        set={name: compact(value) for name, value in body.set.items()},
+        # In ASCII: half a character in a value is the coordinator's to refuse, and no text of a message.
+        set={name: json.dumps(value) for name, value in body.set.items()},
         unset=body.unset,
         expected_version=body.expected_version,
         validate_only=body.dry_run,

@@ -75,7 +75,7 @@ class ActingPages:
         if not self.allowed:
             raise Refused(403, "READ_ONLY", "this node only shows (http.actions=false); use the command line")
         doing = request.method == "POST"
-        given = dict(parse_qsl((await request.body()).decode())) if doing else dict(request.query_params)
+        given = form_of(await request.body()) if doing else dict(request.query_params)
         if doing:
             self._tokens.check(request, given.get("token", ""))
         act = act_of(given, dry_run=not doing)
@@ -104,6 +104,15 @@ class ActingPages:
         answer = await self._pages.page("act.html", "Groups", make)
         self._tokens.remember(answer, token)
         return answer
+
+
+def form_of(body: bytes) -> dict[str, str]:
+    """What a form sent; refused (400) when it is none."""
+    try:
+        return dict(parse_qsl(body.decode()))
+    except ValueError:
+        text = "the body is no form in UTF-8; send what the page's own forms do"
+        raise Refused(400, "MALFORMED_REQUEST", text) from None
 
 
 def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
@@ -156,6 +165,6 @@ def value_of(text: str) -> JsonValue:
     """
     try:
         value: JsonValue = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value

@@ -88,6 +88,8 @@ def test_lines_that_repeat_are_counted() -> None:
         "retry x (4 times more within a minute)",
         "something else",
     ]
+    summary = json.loads(stream.getvalue().splitlines()[3])
+    assert (summary["Attributes"], summary["SeverityText"]) == ({"disk": "d"}, "WARNING"), "which of them it was"
     log.warning("disk is slow", disk="d")
     assert lines_of(stream)[-1] == "disk is slow", "a new minute, a new line"
 

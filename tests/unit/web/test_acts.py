@@ -7,6 +7,7 @@ import pytest
 
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.web.pages.acting_pages import value_of
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse
@@ -52,16 +53,25 @@ def ends(request: log_pb.ListOffsetsRequest) -> log_pb.ListOffsetsResponse:
 
 
 def act(
-    node: AskedNode, path: str, body: Any, headers: dict[str, str] | None = None, **settings: str
+    node: AskedNode,
+    path: str,
+    body: Any,
+    headers: dict[str, str] | None = None,
+    content: bytes | None = None,
+    **settings: str,
 ) -> httpx.Response:
-    """One act with a token, as a program asks for it."""
+    """One act with a token, as a program asks for it; `content`: just these bytes."""
     answers = []
 
     async def visit(client: httpx.AsyncClient) -> None:
         token = (await client.get("/api/v1/token")).json()["token"]
         client.cookies.clear()
         given = {"x-muster-token": token, **(headers or {})}
-        answers.append(await client.post(f"/api/v1{path}", json=body, headers=given))
+        if content is None:
+            answers.append(await client.post(f"/api/v1{path}", json=body, headers=given))
+            return
+        given["content-type"] = "application/json"
+        answers.append(await client.post(f"/api/v1{path}", content=content, headers=given))
 
     browse(node, visit, **settings)
     return answers[0]
@@ -193,3 +203,23 @@ def test_a_body_that_is_no_json_is_refused(node: AskedNode, body: bytes) -> None
         assert form.status_code == 415
 
     browse(node, visit)
+
+
+@pytest.mark.parametrize("body", [b"\xff=1", b"token=t&act=set&value=\xff", b"act=%ff&token="])
+def test_a_form_that_is_none_is_refused(node: AskedNode, body: bytes) -> None:
+    async def visit(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/groups/g/act", content=body)
+        assert answer.status_code in (400, 403), answer.text
+
+    browse(node, visit)
+
+
+def test_a_value_that_nests_without_end_or_has_half_a_character_is_the_coordinator_s_to_refuse(node: AskedNode) -> None:
+    asked: list[pb.AlterGroupSettingsRequest] = []
+    node.answers["DescribeGroupSettings"] = lambda _: pb.DescribeGroupSettingsResponse()
+    node.answers["AlterGroupSettings"] = lambda request: (
+        asked.append(request) or pb.AlterGroupSettingsResponse(error_code=40, error_message="half a character")
+    )
+    answer = act(node, "/groups/g/settings", None, content=b'{"set": {"a": "\\ud800"}}')
+    assert (answer.status_code, asked[0].set["a"]) == (400, '"\\ud800"')
+    assert value_of("[" * 100_000) == "[" * 100_000

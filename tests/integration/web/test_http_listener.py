@@ -176,9 +176,7 @@ def test_only_loopback_is_served_unless_that_is_wanted_by_name(address: str) -> 
 def test_what_does_not_fit_together_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "node.properties"
     file.write_text("node.id=1\nhttp.listeners=0.0.0.0:9291\n")
-    with pytest.raises(
-        SettingsError, match=r"node\.properties:2: http\.listeners is 0\.0\.0\.0.*http\.insecure"
-    ):
+    with pytest.raises(SettingsError, match=r"node\.properties:2: http\.listeners is 0\.0\.0\.0.*http\.insecure"):
         load_settings(file)
     with pytest.raises(SettingsError, match=r"^--set: otel\.endpoint is 'x'; expected http://HOST:PORT"):
         load_settings(None, {"otel.exporter": "otlp", "otel.endpoint": "x"})

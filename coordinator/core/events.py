@@ -13,7 +13,7 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEvent
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
+from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
 
@@ -169,7 +169,7 @@ class OffsetCommit:
     member_id: str
     group_instance_id: str | None
     generation: int
-    offsets: Mapping[tuple[str, int], CommittedOffset]
+    offsets: Mapping[tuple[str, int], Position]
     retention_ms: int | None = None
     missing_group_code_is_illegal_generation: bool = False
     """True for OffsetCommit before v9, which does not know GROUP_ID_NOT_FOUND."""

@@ -11,7 +11,7 @@ from muster.coordinator.core.types import Limits, RequestId
 from muster.coordinator.lab.clock import Clock
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import Entry, KeyValue
 
 SHARD = 0
 FLUSH_MS = 2
@@ -24,10 +24,10 @@ OnReply = Callable[[Reply], None]
 class MemoryLog:
     """A `GroupLog` for a node that lives for one run: nothing of it is ever read back."""
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return []
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None: ...
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None: ...
 
     def flush(self, shards: Sequence[int]) -> None: ...
 

@@ -8,16 +8,16 @@ from itertools import islice
 
 from muster.coordinator.core.records import OffsetsStored, Record
 from muster.coordinator.runtime.codec import encode
-from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import Entry
 
 
 class Draft:
     """Records of one shard on their way into one append; `groups` is the log's place for them (`GroupLog.draft`)."""
 
-    def __init__(self, records: Sequence[Record], at_once: int, groups: list[KeyValue]) -> None:
+    def __init__(self, records: Sequence[Record], at_once: int, groups: list[Entry]) -> None:
         self.records = records
         self.groups = groups
-        self.ledger: list[KeyValue] = []
+        self.ledger: list[Entry] = []
         self._portions = portions(records, at_once)
 
     def write_on(self) -> bool:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC, LEDGER_TOPIC
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import BatchView, TurnBody, encode_turn, read_batches, wrong_checksum
@@ -28,14 +28,14 @@ class PartitionCountConflict(ValueError):
     """The data directory was made with another number of partitions than the settings say."""
 
 
-class Framed(list[KeyValue]):
+class Framed(list[Entry]):
     """Records of one topic, and their bytes as a batch has them, made as they come by `extend`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.body = TurnBody()
 
-    def extend(self, records: Iterable[KeyValue]) -> None:
+    def extend(self, records: Iterable[Entry]) -> None:
         some = list(records)
         super().extend(some)
         self.body.add(some)
@@ -70,10 +70,10 @@ class BrokerGroupLog:
             if topic not in present:
                 broker.create_topic(topic, partitions, configs, internal=True)
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return Framed()
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
         try:
             self._append(LEDGER_TOPIC, shard, ledger, now_ms)
@@ -81,7 +81,7 @@ class BrokerGroupLog:
             self._losses.append(f"{len(ledger)} explanations of rebalances could not be written: {error}")
         self._append(GROUPS_TOPIC, shard, groups, now_ms)
 
-    def _append(self, topic: str, shard: int, records: Sequence[KeyValue], now_ms: int) -> None:
+    def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         for batch in batches(records, now_ms, self._batch_bytes):
             try:
                 self._broker.append(topic, shard, batch, now_ms, trusted=True)
@@ -183,7 +183,7 @@ def places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
     return [(topic, shard) for shard in shards]
 
 
-def batches(records: Sequence[KeyValue], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
+def batches(records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
     """The records as one batch; as several where that would be too large."""
     if not records:
         return
@@ -195,13 +195,14 @@ def batches(records: Sequence[KeyValue], now_ms: int, batch_bytes: int = BATCH_B
         yield encode_turn(part, now_ms)
 
 
-def parts(records: Sequence[KeyValue], batch_bytes: int) -> Iterator[Sequence[KeyValue]]:
+def parts(records: Sequence[Entry], batch_bytes: int) -> Iterator[Sequence[Entry]]:
     """The records in order, cut where a batch would take more than so many bytes."""
     start = size = 0
-    for at, record in enumerate(records):
-        size += len(record.key) + len(record.value or b"") + RECORD_BYTES
+    for at, (key, value, _) in enumerate(records):
+        own = len(key) + len(value or b"") + RECORD_BYTES
+        size += own
         if size > batch_bytes and at > start:
             yield records[start:at]
-            start, size = at, len(record.key) + len(record.value or b"") + RECORD_BYTES
+            start, size = at, own
     if start < len(records):
         yield records[start:]

@@ -10,6 +10,7 @@ from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.core.value import value
 from muster.coordinator.runtime.drafts import Draft
 from muster.coordinator.runtime.loading.loader import LoadReport
 
@@ -63,7 +64,7 @@ class ShardStatus(Enum):
     """Given up on request; only `load_shard` brings it back."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Held:
     """What one step wants to say once the first `position` appends of its shard are durable."""
 

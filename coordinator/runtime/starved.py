@@ -15,7 +15,7 @@ from muster.coordinator.core.types import TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.codec.own import room_probe
-from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.slot import Core, Notices, Replies
 from muster.coordinator.runtime.timers import Pauses
 
@@ -64,7 +64,7 @@ class Starved:
     def refusal(self) -> str:
         return f"the coordinator can write nothing down at the moment, try again later: {self.why}"
 
-    def probe(self) -> tuple[Sequence[KeyValue], Sequence[KeyValue]]:
+    def probe(self) -> tuple[Sequence[Entry], Sequence[Entry]]:
         """What is owed, for both topics, and a record that asks for room even if nothing is."""
         encoded = encode(self.owed)
         return [*encoded.groups, room_probe()], encoded.ledger

@@ -20,7 +20,7 @@ from muster.coordinator.runtime.flushing import Flushing
 from muster.coordinator.runtime.loading.loads import Loads
 from muster.coordinator.runtime.loading.orphans import orphans_dropped
 from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot, not_served
 from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, Starved, StarvedShards
@@ -172,8 +172,8 @@ class Stepper:
         self,
         slot: Slot,
         records: Sequence[Record],
-        groups: Sequence[KeyValue],
-        ledger: Sequence[KeyValue],
+        groups: Sequence[Entry],
+        ledger: Sequence[Entry],
         now_ms: int,
     ) -> None:
         """One append."""

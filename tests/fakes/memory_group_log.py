@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
 
 @dataclass
@@ -17,9 +17,9 @@ class MemoryPartition:
     def end_offset(self) -> int:
         return self.batches[-1][-1].offset + 1 if self.batches else 0
 
-    def append(self, records: Sequence[KeyValue]) -> None:
+    def append(self, records: Sequence[Entry]) -> None:
         start = self.end_offset
-        self.batches.append(tuple(record._replace(offset=start + at) for at, record in enumerate(records)))
+        self.batches.append(tuple(KeyValue(key, value, start + at) for at, (key, value, _) in enumerate(records)))
 
     def read(self) -> Iterator[KeyValue]:
         return iter([record for batch in self.batches for record in batch])
@@ -50,10 +50,10 @@ class MemoryGroupLog:
         self.broken_shards: set[int] = set()
         self.full = False
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return []
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         self.appends += 1
         if self.full:
             raise LogFailed("no space left", no_room=True)

@@ -7,9 +7,10 @@ with them as bytes, and only the offsets are read.
 import struct as packing
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
-from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.core.types import Position
+from muster.coordinator.core.value import value
 from muster.coordinator.edge.catalog import all_exist
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import decoder_of, encode, struct
@@ -26,13 +27,18 @@ MESSAGE: Final = "OffsetCommitRequest"
 ANSWER: Final = "OffsetCommitResponse"
 
 
+Said: TypeAlias = tuple[tuple[str, str, str | None, int], tuple[int | None, bool, str]]
+"""What an event has of a request before its positions (group, member, instance, generation), and behind them (retention
+in ms, whether it does not know GROUP_ID_NOT_FOUND, the operator)."""
+
+
 class Shape:
-    """What a request says besides its offsets, and what can be worked out from that alone.
+    """What a request says besides its offsets, and what can be worked out from that alone, or of its connection.
 
     The offsets in `request` mean nothing.
     """
 
-    __slots__ = ("all_well", "epochs", "notes", "places", "request", "rows", "spans")
+    __slots__ = ("all_well", "epochs", "notes", "places", "request", "rows", "said", "spans")
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -50,10 +56,15 @@ class Shape:
         self.notes = [row.committed_metadata or "" for row in self.rows]
         self.all_well: Written | None = None
         """The answer that refuses nothing, once it has been given."""
+        self.said: Said | None = None
+        """What an event takes of it, once one has been made."""
 
     def within(self, catalog: Mapping[str, int]) -> bool:
         """Whether all these partitions exist."""
-        return all(all_exist(catalog, *span) for span in self.spans)
+        for topic, lowest, highest in self.spans:  # noqa: SIM110  # every commit asks: a generator would be felt
+            if not all_exist(catalog, topic, lowest, highest):
+                return False
+        return True
 
     def resembles(self, other: "Shape") -> bool:
         """Whether both speak for the same group, of the same partitions, in the same words."""
@@ -65,20 +76,20 @@ class Shape:
         )
 
 
-class Commit(NamedTuple):
+@value
+class Commit:
     """One request: its offsets are in the order of the shape's places. The last of several for one place counts."""
 
     shape: Shape
     offsets: Sequence[int]
-    made: dict[tuple[str, int], CommittedOffset] | None = None
+    made: dict[tuple[str, int], Position] | None = None
     """The positions, where they were made in advance."""
 
-    def positions(self) -> dict[tuple[str, int], CommittedOffset]:
+    def positions(self) -> dict[tuple[str, int], Position]:
         if self.made is not None:
             return self.made
         shape = self.shape
-        values = map(tuple.__new__, repeat(CommittedOffset), zip(self.offsets, shape.epochs, shape.notes, strict=True))
-        return dict(zip(shape.places, values, strict=True))
+        return dict(zip(shape.places, zip(self.offsets, shape.epochs, shape.notes, strict=True), strict=True))
 
 
 class Alike:
@@ -121,7 +132,7 @@ class CommitReader:
             self._keep(frame[position:], commit.shape)
         elif len(frame) > LARGE_BYTES:  # this is a thread: the loop has no time for so many
             commit.shape.all_well = all_well(commit.shape, self._version)
-            commit = commit._replace(made=commit.positions())
+            commit = Commit(commit.shape, commit.offsets, commit.positions())
         return commit, end
 
     def _keep(self, body: Frame, shape: Shape) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.observed.group import ZOOKEEPER
-from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.core.types import Position
 from muster.coordinator.edge.catalog import exists
 from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.positions import Places, delete_known, fetch_in_slices, here_or_off_the_loop
@@ -16,7 +16,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import Aside, KafkaCall, Written
 from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.commits import ANSWER, Commit, CommitReader, Shape, all_well
+from muster.coordinator.kafka.groups.commits import ANSWER, Commit, CommitReader, Said, Shape, all_well
 from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 from muster.storage.errors import StorageError
 
@@ -75,14 +75,13 @@ class OffsetHandlers:
         if commit.made is not None:
             return self._commit_many(commit, call)
         shape, version = commit.shape, call.api_version
-        request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)
         if refused and not positions:
             return commit_response(shape, version, refused, effects.OffsetCommitReply())
         return self._groups.begin(
-            request.group_id,
-            lambda: commit_event(request, call, self._groups.next_id(), positions),
+            shape.request.group_id,
+            lambda: commit_event(shape, call, self._groups.next_id(), positions),
             effects.OffsetCommitReply,
             lambda reply: commit_response(shape, version, refused, reply),
         )
@@ -94,10 +93,9 @@ class OffsetHandlers:
         answer = partial(commit_response, commit.shape, call.api_version, refused)
         if refused and not positions:
             return Aside(partial(answer, effects.OffsetCommitReply()))
-        request = commit.shape.request
         begun = self._groups.begin(
-            request.group_id,
-            lambda: commit_event(request, call, self._groups.next_id(), positions),
+            commit.shape.request.group_id,
+            lambda: commit_event(commit.shape, call, self._groups.next_id(), positions),
             effects.OffsetCommitReply,
             lambda reply: partial(answer, reply),
         )
@@ -173,44 +171,54 @@ class OffsetHandlers:
 
     def _positions(
         self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]
-    ) -> Mapping[tuple[str, int], CommittedOffset]:
+    ) -> Mapping[tuple[str, int], Position]:
         """What can be committed; what cannot be is put into `refused`."""
         positions, catalog = commit.positions(), self._partitions()
         if commit.shape.within(catalog) and min(commit.offsets, default=0) >= 0:
             return positions
-        kept: dict[tuple[str, int], CommittedOffset] = {}
+        kept: dict[tuple[str, int], Position] = {}
         for place, position in positions.items():
+            offset, leader_epoch, metadata = position
             if not exists(catalog, *place):
                 refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif position.offset >= 0:
+            elif offset >= 0:
                 kept[place] = position
-            elif position.offset < EARLIEST:
+            elif offset < EARLIEST:
                 refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             else:
                 try:
-                    at = self._log_span(*place)[position.offset == LATEST]
-                    kept[place] = tuple.__new__(CommittedOffset, (at, *position[1:]))
+                    kept[place] = self._log_span(*place)[offset == LATEST], leader_epoch, metadata
                 except StorageError:  # its directory is gone
                     refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return kept
 
 
 def commit_event(
-    request: Any, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], CommittedOffset]
+    shape: Shape, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], Position]
 ) -> events.OffsetCommit:
-    retention_ms = request.retention_time_ms
-    member = request.generation_id_or_member_epoch >= 0 or request.member_id
-    return events.OffsetCommit(
-        request_id=request_id,
-        group_id=short("group_id", request.group_id),
-        member_id=short("member_id", request.member_id),
-        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
-        generation=request.generation_id_or_member_epoch,
-        offsets=positions,
-        retention_ms=None if retention_ms == NO_RETENTION else min(retention_ms, LONGEST_RETENTION_MS),
-        missing_group_code_is_illegal_generation=call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
-        operator="" if member else operator(call.peer_host),
+    """Raises CoordinatorError for a name that is too long. Who commits is worked out once for all requests alike."""
+    if shape.said is None:
+        shape.said = said(shape.request, call)
+    before, behind = shape.said
+    return events.OffsetCommit(request_id, *before, positions, *behind)
+
+
+def said(request: Any, call: KafkaCall) -> Said:
+    """What an event takes of a request besides its positions."""
+    generation, retention_ms = request.generation_id_or_member_epoch, request.retention_time_ms
+    member = generation >= 0 or request.member_id
+    before = (
+        short("group_id", request.group_id),
+        short("member_id", request.member_id),
+        short_or_none("group_instance_id", request.group_instance_id),
+        generation,
     )
+    behind = (
+        None if retention_ms == NO_RETENTION else min(retention_ms, LONGEST_RETENTION_MS),
+        call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
+        "" if member else operator(call.peer_host),
+    )
+    return before, behind
 
 
 def commit_response(

@@ -49,7 +49,7 @@ from muster.coordinator.runtime.codec.fields import (
 )
 from muster.coordinator.runtime.codec.ledger import encode_ledger, moved_tombstones
 from muster.coordinator.runtime.codec.own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
-from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import Entry, KeyValue
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY_WRITTEN = 1
@@ -67,8 +67,6 @@ UNANNOTATED = struct.Struct(">hqiBqB")
 """A value of the newest version without metadata (a compact string of length 1 - 1) and without tagged fields."""
 OF_TOPIC = struct.Struct(">hqiBq3s16s")
 """The same with the topic's id."""
-BEGINNING = struct.Struct(">hqiB")
-"""How both begin."""
 
 PlainOffset: TypeAlias = tuple[str, str, int, StoredOffset]
 
@@ -80,7 +78,7 @@ made = tuple.__new__
 class Encoded:
     """One turn's records of one shard, by topic."""
 
-    groups: list[KeyValue] = field(default_factory=list)
+    groups: list[Entry] = field(default_factory=list)
     ledger: list[KeyValue] = field(default_factory=list)
 
 
@@ -180,22 +178,19 @@ class PlainOffsets:
         return *place, partition, made(StoredOffset, (offset, leader_epoch, "", commit_timestamp_ms, None, topic_id))
 
 
-def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> list[KeyValue]:
+def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> list[Entry]:
     """A record for each partition."""
-    records: list[KeyValue] = []
+    records: list[Entry] = []
     head, of_topic = b"", None
-    tail, of_time, of_id = b"", None, None
     for (topic, partition), value in commit.offsets.items():
         if topic is not of_topic:  # one string for all partitions of a topic
             head, of_topic = heads[commit.group_id, topic], topic
         offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = value
-        if metadata or expire_timestamp_ms is not None:
+        if topic_id and not metadata and expire_timestamp_ms is None:  # as nearly all are: `offset_value` at once
+            encoded = OF_TOPIC.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, TAGS_OF_TOPIC, topic_id)
+        else:
             encoded = offset_value(value)
-        else:  # as nearly all are; those of a topic end alike
-            if topic_id is not of_id or commit_timestamp_ms is not of_time:
-                tail, of_time, of_id = plain_tail(value), commit_timestamp_ms, topic_id
-            encoded = BEGINNING.pack(NEWEST_VALUE, offset, leader_epoch, 1) + tail
-        records.append(made(KeyValue, (head + INT32.pack(partition), encoded, -1)))
+        records.append((head + INT32.pack(partition), encoded, -1))
     return records
 
 
@@ -213,20 +208,14 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_value(value: StoredOffset) -> bytes:
-    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, _topic_id = value
-    if not metadata and expire_timestamp_ms is None:
-        return BEGINNING.pack(NEWEST_VALUE, offset, leader_epoch, 1) + plain_tail(value)
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = value
     if expire_timestamp_ms is not None:
         # Only version 1 can hold the expiry; it has no place for the leader epoch.
         times = INT64.pack(commit_timestamp_ms) + INT64.pack(expire_timestamp_ms)
         return INT16.pack(1) + INT64.pack(offset) + plain_string(metadata) + times
-    rest = compact_string(metadata) + plain_tail(value)
+    tags = TAGS_OF_TOPIC + topic_id if topic_id else NO_TAGS
+    rest = compact_string(metadata) + INT64.pack(commit_timestamp_ms) + tags
     return INT16.pack(NEWEST_VALUE) + INT64.pack(offset) + INT32.pack(leader_epoch) + rest
-
-
-def plain_tail(value: StoredOffset) -> bytes:
-    """How a value of the newest version ends: its time, and whose position it is."""
-    return INT64.pack(value.commit_timestamp_ms) + (TAGS_OF_TOPIC + value.topic_id if value.topic_id else NO_TAGS)
 
 
 def group_value(group: GroupStored) -> bytes:

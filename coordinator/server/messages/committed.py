@@ -31,9 +31,9 @@ def answer(
         for tp in event.offsets
     }
     reasons = {
-        tp: why_refused(*tp, event.offsets[tp].metadata, code, catalog)
-        for tp, code in codes.items()
-        if code is not ErrorCode.NONE
+        tp: why_refused(*tp, metadata, codes[tp], catalog)
+        for tp, (_, _, metadata) in event.offsets.items()
+        if codes[tp] is not ErrorCode.NONE
     }
     return answers.offset_commit(codes, reply, reasons)
 

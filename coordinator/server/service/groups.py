@@ -261,7 +261,7 @@ class GroupCoordinator:
         if include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
             everything = events.OffsetFetch(self._driver.next_id(), event.group_id, None)
             kept = await self._driver.ask(shard, everything, effects.OffsetFetchReply)
-            positions = {tp: position.offset for tp, position in event.offsets.items()}
+            positions = {tp: offset for tp, (offset, _, _) in event.offsets.items()}
             written = await self._observed.set_positions(event.group_id, positions)
             if written.code or not kept.offsets:
                 return written

@@ -1,18 +1,21 @@
 """A connection's commits are read as each would be on its own, whatever came before it, and answered with the bytes."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Peer
 from muster.coordinator.kafka.groups import commits
 from muster.coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, Shape
-from muster.coordinator.kafka.groups.offsets import commit_response
+from muster.coordinator.kafka.groups.offsets import commit_event, commit_response
 
 VERSIONS = range(2, 10)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -104,6 +107,34 @@ def test_each_request_is_read_as_on_its_own(
             "retention_time_ms",
         ):
             assert getattr(said, name) == getattr(request, name)
+
+
+def event_of(version: int, host: str, request: Any, positions: dict[tuple[str, int], CommittedOffset]) -> OffsetCommit:
+    """What the core is told of a request, by the protocol's words."""
+    retention_ms = getattr(request, "retention_time_ms", -1)
+    stranger = request.generation_id_or_member_epoch < 0 and not request.member_id
+    return OffsetCommit(
+        7,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        positions,
+        None if retention_ms == -1 else retention_ms,
+        missing_group_code_is_illegal_generation=version < 9,
+        operator=f"operator at {host}" if stranger else "",
+    )
+
+
+@settings(deadline=None)
+@given(connections())
+def test_the_core_is_told_of_each_request_as_of_one_on_its_own(sent: tuple[int, list[bytes]]) -> None:
+    version, frames = sent
+    reader, call = CommitReader(version), KafkaCall(version, "client", cast(Peer, SimpleNamespace(host="10.0.0.7")))
+    for frame in frames:
+        commit, _ = reader(frame, 0)
+        told = commit_event(commit.shape, call, 7, commit.positions())
+        assert told == event_of(version, "10.0.0.7", *plainly(version, frame))
 
 
 @settings(deadline=None)

@@ -16,7 +16,7 @@ from muster.coordinator.runtime.codec.fences import FENCE_KEY
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader
 from muster.coordinator.runtime.codec.own import BALANCE_KEY, CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
 from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
 from tests.sim.node.room import Room
 from tests.sim.watch import Watch
@@ -111,10 +111,13 @@ class CrashingLog:
         """Shards for whose last append there was no room."""
         self._marks: dict[int, dict[str, int]] = {}
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return []
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        self._append(shard, [*map(KeyValue._make, groups)], [*map(KeyValue._make, ledger)])
+
+    def _append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
         largest = max((len(record.key) + len(record.value or b"") for record in (*groups, *ledger)), default=0)
         if largest > RECORD_BYTES:
             raise LogFailed(f"a record of {largest} bytes; the simulated log takes {RECORD_BYTES}")

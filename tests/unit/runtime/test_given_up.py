@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.coordinator.core.events import CommittedOffset, ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
+from muster.coordinator.core.events import ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
 from muster.coordinator.core.records import LossMended
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Cause, Limits
+from muster.coordinator.core.types import Cause, CommittedOffset, Limits
 from muster.coordinator.runtime.codec import decode_group, encode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog

@@ -16,7 +16,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import Draining, ErrorCode, Overloaded
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.driver.pulse import STALL_MS
@@ -45,11 +45,11 @@ class GatedLog:
         self.records: list[KeyValue] = []
         self.grown = asyncio.Event()
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return []
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
-        self.records.extend(groups)
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        self.records.extend(map(KeyValue._make, groups))
         self.grown.set()
 
     async def holds(self, count: int) -> None:

@@ -10,7 +10,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import Entry, KeyValue
 
 SESSION_MS = 10_000
 BEAT_MS = 2_000
@@ -19,10 +19,10 @@ BEAT_MS = 2_000
 class Memory:
     """A log that keeps nothing and is durable at once."""
 
-    def draft(self) -> list[KeyValue]:
+    def draft(self) -> list[Entry]:
         return []
 
-    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None: ...
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None: ...
 
     def flush(self, shards: Sequence[int]) -> None: ...
 

@@ -33,6 +33,7 @@ class RegisterConsumer:
     offsets: Offsets = ()
     stream: int = NEW_STREAM
     client_software: str = ""
+    rack_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class CentralMember:
     """Why its stream is gone: what its removal will be put down to when the lease is over."""
     client_software: str = field(default="", compare=False)
     """What its client runs, by its own words. Soft: it is told again with the next registration."""
+    rack_id: str | None = field(default=None, compare=False)
+    """Where it runs. Soft, too."""
 
     @property
     def lost(self) -> bool:

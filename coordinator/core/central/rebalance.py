@@ -303,6 +303,7 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
                 topics=tuple(sorted(subscribed[member_id])),
                 owned=still_there(had[member_id], counts) if member_id in had else None,
                 generation=group.generation if member_id in had else -1,
+                rack=group.members[member_id].rack_id,
             )
             for member_id in sorted(group.members)
         ],

@@ -145,6 +145,7 @@ def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsume
     member.client_id, member.client_host = request.client_id, request.client_host
     member.client_software = request.client_software
     member.session_timeout_ms = request.session_timeout_ms
+    member.rack_id = request.rack_id
     member.stream, member.gone = request.request_id, None
     member.heard_ms, member.timed_out = step.now_ms, 0
     member.last_number = member.answered = 0

@@ -965,7 +965,7 @@ class ConsumedOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterConsumer(_message.Message):
-    __slots__ = ("group_id", "member_id", "client_id", "session_timeout_ms", "topics", "regex", "assignor", "generation_id", "owned", "offsets", "coordinator_epoch")
+    __slots__ = ("group_id", "member_id", "client_id", "session_timeout_ms", "topics", "regex", "assignor", "generation_id", "owned", "offsets", "coordinator_epoch", "rack_id")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -977,6 +977,7 @@ class RegisterConsumer(_message.Message):
     OWNED_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     client_id: str
@@ -988,7 +989,8 @@ class RegisterConsumer(_message.Message):
     owned: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.TopicPartitions]
     offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
     coordinator_epoch: int
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., generation_id: _Optional[int] = ..., owned: _Optional[_Iterable[_Union[_ledger_pb2.TopicPartitions, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
+    rack_id: str
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., generation_id: _Optional[int] = ..., owned: _Optional[_Iterable[_Union[_ledger_pb2.TopicPartitions, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ..., coordinator_epoch: _Optional[int] = ..., rack_id: _Optional[str] = ...) -> None: ...
 
 class PingAnswered(_message.Message):
     __slots__ = ("number", "offsets")

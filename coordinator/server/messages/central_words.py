@@ -39,6 +39,7 @@ def registration(
         client_id=shape.name("client_id", request.client_id),
         client_host=client_host,
         client_software=client_software,
+        rack_id=shape.name("rack_id", request.rack_id) or None,
         session_timeout_ms=shape.at_least("session_timeout_ms", request.session_timeout_ms, 0),
         topics=tuple(shape.filled("topics", topic) for topic in request.topics),
         regex=request.regex,

@@ -9,9 +9,12 @@ import pytest
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig, load
 from muster.coordinator.client.membership.central.driver import CentralDriver
+from muster.coordinator.client.membership.central.joining import CentralJoining
 from muster.coordinator.client.membership.central.store import CentralStore
 from muster.coordinator.client.membership.driver import member_settings
 from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.seam import Interest
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.consumer.report import Wish
 from muster.coordinator.member.states import State
@@ -92,6 +95,30 @@ def test_an_order_that_comes_in_one_breath_with_the_registration_is_carried_out(
         return callbacks, generation, answer.fetcher_started.number
 
     assert asyncio.run(story()) == (["assigned"], 7, 1)
+
+
+class Nowhere:
+    """The positions of a consumer that has read nothing."""
+
+    def to_commit(self, only: object = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {}
+
+
+def test_where_the_member_runs_is_said_with_its_registration() -> None:
+    async def story() -> str:
+        properties = {
+            "group.id": "g", "group.protocol": "central", "bootstrap.servers": "127.0.0.1:1", "client.rack": "r1",
+        }  # fmt: skip
+        config, conversation, woken = load(ConsumerConfig, properties, {}), OneBreath([REGISTERED]), asyncio.Event()
+        joining = CentralJoining(config, ShortLine(config, conversation), Nowhere)
+        driver = joining.membership(Interest(("t",)), woken.set)
+        driver.send(ev.Start())
+        async with asyncio.timeout(PATIENCE_S * pace()):
+            registration = await conversation.said.get()
+        await driver.abort()
+        return str(registration.register_consumer.rack_id)
+
+    assert asyncio.run(story()) == "r1"
 
 
 @pytest.mark.parametrize("last", [pb.SessionResponse(drain=pb.SessionDrain(reason="r")), None])

@@ -113,6 +113,17 @@ def test_an_entry_too_large_is_cut_and_says_so() -> None:
         assert cut == whole or "left out" in cut.also[-1]
 
 
+def test_an_entry_is_cut_before_it_is_decided() -> None:
+    """Six hundred moves would be a record of 150,000 bytes, where the log takes a quarter of that for one group."""
+    shard, many = Shard(replace(LIMITS, max_group_bytes=40_000), 0), 600
+    shard.step(events.TopicsChanged({"t": many}, (), {"t": bytes(15) + b"\1"}), 0)
+    joins = events.ConsumerHeartbeat(1, "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={})
+    out = shard.step(joins, 0)
+    (kept,) = [record.entry for record in out.records if isinstance(record, records.RebalanceDecided)]
+    assert 0 < len(kept.moves) < many
+    assert entry_bytes(kept) <= 40_000
+
+
 def decided(kept: RebalanceEntry) -> records.RebalanceDecided:
     return records.RebalanceDecided("g", kept)
 

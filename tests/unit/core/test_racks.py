@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
+from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.effects import JoinReply
 from muster.coordinator.core.events import (
     AlterSettings,
@@ -40,6 +41,16 @@ def test_of_a_kip_848_group() -> None:
     joins = ConsumerHeartbeat(1, "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={})
     group.step(replace(joins, rack_id="r1"), 0)
     assert asked.racks == {"m": "r1"}
+
+
+def test_of_a_central_group() -> None:
+    group, asked = shard()
+    joins = RegisterConsumer(1, "g", "m", "c", "here", 6_000, ("t",), "", "uniform", rack_id="r3")
+    group.step(joins, 0)
+    while not asked:
+        key, at_ms = min(group.deadlines.items(), key=lambda timer: timer[1])
+        group.step(TimerFired(key, at_ms), at_ms)
+    assert asked.racks == {"m": "r3"}
 
 
 def test_of_classic_members_that_are_planned_for() -> None:

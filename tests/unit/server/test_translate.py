@@ -8,7 +8,7 @@ import pytest
 from muster.coordinator.core import events
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages import shape, translate
+from muster.coordinator.server.messages import central_words, shape, translate
 from muster.coordinator.server.messages.shape import MalformedRequest
 
 
@@ -91,6 +91,16 @@ def test_a_sync_says_whether_the_protocol_is_to_be_checked() -> None:
     telling = translate.sync_group(pb.SyncGroupRequest(group_id="g", protocol_type="", protocol_name="range"), 1)
     assert (silent.protocol_type, silent.protocol_name) == (None, None)
     assert (telling.protocol_type, telling.protocol_name) == ("", "range")
+
+
+@pytest.mark.parametrize(("said", "meant"), [("r1", "r1"), ("", None)])
+def test_a_registration_says_where_its_member_runs(said: str, meant: str | None) -> None:
+    told = pb.RegisterConsumer(group_id="g", member_id="m", assignor="range", topics=["t"], rack_id=said)
+    event = central_words.registration(told, 1, client_host="here", client_software="", stream=0)
+    assert event.rack_id == meant
+    told.rack_id = "r" * (shape.MAX_NAME_CHARS + 1)
+    with pytest.raises(MalformedRequest, match="rack_id"):
+        central_words.registration(told, 1, client_host="here", client_software="", stream=0)
 
 
 def test_a_removal_of_nobody_in_particular_means_everyone() -> None:

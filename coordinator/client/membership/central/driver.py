@@ -51,6 +51,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         wish: Wish,
         wake: Wake,
         positions: Callable[[], Positions | None],
+        rack: str = "",
     ) -> None:
         super().__init__(settings.group_id, wake)
         self.settings = settings
@@ -59,6 +60,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         self._store = store
         self._calls: GroupCalls = store.calls
         self._positions = positions
+        self._rack = rack
         self._stream: CentralStream | None = None
         self._letting_go: dict[TopicPartition, OffsetAndMetadata] = {}
         self._sent: dict[int, Offsets] = {}
@@ -192,7 +194,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         offsets = positions.to_commit() if positions is not None and action.owned else NOTHING
         if action.again and self._stream is not None:
             return await self._stream.register_again(action, NOTHING)
-        stream = CentralStream(self._transport, self._calls, self.settings, self._heard)
+        stream = CentralStream(self._transport, self._calls, self.settings, self._heard, self._rack)
         try:
             answer = await stream.register(action, offsets)
         except BaseException:

@@ -31,7 +31,8 @@ class CentralJoining:
     def membership(self, interest: Interest, wake: Wake) -> CentralDriver:
         wish = Wish(interest.topics, interest.regex, strategy(self._config))
         settings = member_settings(self._config)
-        return CentralDriver(self._transport, self.store, settings, wish, wake, self._reported)
+        rack = self._config.client_rack
+        return CentralDriver(self._transport, self.store, settings, wish, wake, self._reported, rack)
 
     async def close(self) -> None:
         """Nothing of its own is open."""

@@ -51,11 +51,13 @@ class CentralStream:
         calls: GroupCalls,
         settings: MemberSettings,
         heard: Callable[["CentralStream", ce.Ordered | ce.StreamEnded], None],
+        rack: str = "",
     ) -> None:
         self._transport = transport
         self._calls = calls
         self._settings = settings
         self._heard = heard
+        self._rack = rack
         self.address = ""
         """HOST:PORT of the other side, once it is known."""
         self._call: Call | None = None
@@ -198,6 +200,7 @@ class CentralStream:
             assignor=action.assignor,
             offsets=consumed(offsets),
             coordinator_epoch=action.coordinator_epoch,
+            rack_id=self._rack,
         )
         if action.generation >= 0 and not action.again:
             request.generation_id = action.generation

@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of
-from muster.coordinator.client import Admin, Producer
+from muster.coordinator.client import Admin, Consumer, Producer
 from tests.support.chromium import ARGUMENTS, CHROMIUM, SETTINGS, Seeded, listening, wait_until
 from tests.support.node import running_node
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-TOPICS = {"orders": 12, "payments": 6, "clicks": 24}
+TOPICS = {"orders": 12, "payments": 6, "clicks": 24, "invoices": 2}
 WIDE, NARROW = {"width": 1180, "height": 1000}, {"width": 390, "height": 844}
 WATCHED_S = 40.0
 """So long a sampler has to look for a line of lag that is one."""
@@ -48,6 +48,27 @@ def written(address: str) -> Iterator[None]:
                         producer.send(topic, b"record", partition=(number * 7 + each * each) % partitions)
 
     thread = threading.Thread(target=write)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+@contextmanager
+def poisoned(address: str) -> Iterator[None]:
+    """A consumer that gets on in one partition of `invoices`, and stands before one record of the other."""
+    over = threading.Event()
+
+    def read() -> None:
+        config = {"bootstrap.servers": address, "group.id": "invoicing", "client.id": "invoice-worker"}
+        with Consumer(config, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+            consumer.subscribe("invoices")
+            while not over.wait(0.2):
+                records = consumer.poll(0.1)
+                at = {tp: consumer.position(tp) for tp in consumer.assignment()} if records else {}
+                consumer.commit(offsets={tp: 7 if tp[1] == 1 else offset for tp, offset in at.items()})
+
+    thread = threading.Thread(target=read)
     thread.start()
     yield
     over.set()
@@ -161,14 +182,16 @@ def main(home: Path) -> None:
         for topic, partitions in TOPICS.items():
             admin.create_topic(topic, partitions)
         stack.enter_context(written(node.address))
+        stack.enter_context(poisoned(node.address))
         seeded = Seeded(node, admin)
         told(seeded)
         chromium = stack.enter_context(sync_playwright()).chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         for name, path, scheme, view, height in (
             ("page-group", "/groups/billing", "light", WIDE, 1_130),
             ("page-group-dark", "/groups/billing", "dark", WIDE, 1_130),
-            ("page-groups", "/", "light", WIDE, 640),
+            ("page-groups", "/", "light", WIDE, 720),
             ("page-what-if", "/groups/clickstream/what-if?assignor=sticky&add=1", "light", WIDE, 900),
+            ("page-act", "/groups/billing/act?act=freeze&for_ms=3600000", "light", WIDE, 380),
             ("page-phone", "/groups/billing", "dark", NARROW, 1_100),
         ):
             taken(chromium, seeded.url + path, home / f"{name}.png", scheme, view, height)

@@ -36,7 +36,7 @@ class Reader:
     def _run(self) -> None:
         address, group, client, topics = self._arguments
         config = {"bootstrap_servers": address, "group_id": group, "client_id": client, "auto_offset_reset": "earliest"}
-        with Consumer(**config, auto_commit_interval_ms=500, session_timeout_ms=6_000) as consumer:
+        with Consumer(**config, auto_commit_interval_ms=500, session_timeout_ms=10_000) as consumer:
             consumer.subscribe(topics)
             while not self._going.is_set():
                 consumer.poll(0.1)

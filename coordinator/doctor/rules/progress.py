@@ -6,6 +6,7 @@ more. A partition that stands still while its owner's others move on is most lik
 
 from collections import defaultdict
 from collections.abc import Iterator
+from shlex import quote
 
 from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
 from muster.coordinator.doctor.finding import Found
@@ -60,7 +61,16 @@ def stuck(group: Group, facts: Facts) -> Iterator[Found]:
                 yield Found(
                     f"{tp} stands still at offset {position.committed}, with {waiting} behind it",
                     tuple(signs(group, tp, member, going, facts.now_ms, stall=stall)),
+                    step_over(group.id, tp, position),
                 )
+
+
+def step_over(group_id: str, tp: TopicPartition, position: Position) -> str:
+    """The cure with the names in it, fit to be pasted into a shell."""
+    topic, group = quote(tp.topic), quote(group_id)
+    look = f"muster consume --topic {topic} --partition {tp.partition} --from {position.committed} --max-messages 1"
+    over = f"muster groups reset-offsets {group} --topic {quote(f'{tp.topic}:{tp.partition}')} --to +1 --execute"
+    return f"Look at the record (`{look}`), mend its consumer, or step over it: stop the group, then `{over}`."
 
 
 def is_starved(group: Group, tp: TopicPartition, now_ms: int) -> bool:

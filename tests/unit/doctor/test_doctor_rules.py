@@ -328,6 +328,8 @@ def test_partition_stuck_at_a_record() -> None:
     assert finding.evidence[1:] == (
         "committed again at offset 7 within 5 s (STALL)", "meanwhile its owner moved on in t-0"
     )  # fmt: skip
+    assert "`muster consume --topic t --partition 1 --from 7 --max-messages 1`" in finding.todo
+    assert "`muster groups reset-offsets 'a b' --topic t:1 --to +1" in only(rule, replace(sick, id="a b")).todo
     assert not found(rule, replace(sick, earlier=before | {tp(1): at(6, 30, 5_000)})), "it moved"
     assert not found(rule, replace(sick, positions=going | {tp(1): at(30, 30)}, earlier=before | {tp(1): at(30, 30)}))
     assert not found(rule, replace(sick, earlier={})), "one look cannot tell"

@@ -191,7 +191,7 @@ def main(home: Path) -> None:
             ("page-group-dark", "/groups/billing", "dark", WIDE, 1_130),
             ("page-groups", "/", "light", WIDE, 720),
             ("page-what-if", "/groups/clickstream/what-if?assignor=sticky&add=1", "light", WIDE, 900),
-            ("page-act", "/groups/billing/act?act=freeze&for_ms=3600000", "light", WIDE, 380),
+            ("page-act", "/groups/billing/act?act=freeze&for_ms=3600000", "light", WIDE, 334),
             ("page-phone", "/groups/billing", "dark", NARROW, 1_100),
         ):
             taken(chromium, seeded.url + path, home / f"{name}.png", scheme, view, height)

@@ -1,0 +1,49 @@
+"""Kafka's own DumpLogSegments reads `__consumer_offsets`, and passes over what only a node keeps there."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.core.records import GroupStored, MemberRecord, OffsetStored
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec.fences import FENCE_KEY
+from muster.coordinator.runtime.codec.own import OWN_KINDS, PROBE_KEY
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC
+from muster.coordinator.runtime.ports import KeyValue
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+
+OURS = sorted({*OWN_KINDS, PROBE_KEY, FENCE_KEY})
+NOW = 1_700_000_000_000
+DUMP_S = 120
+
+
+def test_what_only_a_node_keeps_is_passed_over_and_the_rest_is_read(tmp_path: Path) -> None:
+    java, classpath = shutil.which("java"), os.environ.get("KAFKA_BROKER_CLASSPATH")
+    if java is None or not classpath:
+        pytest.skip("it takes java, and KAFKA_BROKER_CLASSPATH with the jars of a broker ('DIR/*')")
+    member = MemberRecord("m", "i", "client", "/host", 60_000, 10_000, b"", b"")
+    group = GroupStored("g", "consumer", 7, "range", "m", NOW, (member,))
+    positions = [StoredOffset(5, -1, "", NOW, None, topic_id) for topic_id in (b"", b"t" * 16)]
+    kafkas = encode([group, *(OffsetStored("g", "t", number, each) for number, each in enumerate(positions))]).groups
+    ours = [KeyValue(kind.to_bytes(2, "big") + b"\0\1g", value) for kind in OURS for value in (b'{"version": 1}', None)]
+    broker = Broker(tmp_path / "data", LogSettings.from_properties({}))
+    BrokerGroupLog(broker, 1, 1 << 20).append(0, [*ours, *kafkas], [], NOW)
+    broker.close()
+
+    segment = tmp_path / "data" / f"{GROUPS_TOPIC}-0" / f"{0:020}.log"
+    dump = [java, "-Xmx256m", "-cp", classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder"]
+    done = subprocess.run([*dump, "--files", str(segment)], capture_output=True, text=True, timeout=DUMP_S)
+    assert done.returncode == 0, done.stderr
+    passed_over = Counter(map(int, re.findall(r"Unknown record type (\d+) at offset \d+, skipping", done.stdout)))
+    assert passed_over == dict.fromkeys(OURS, 2)
+    read = [line for line in done.stdout.splitlines() if re.match(r"\| offset: ", line) and "Unknown" not in line]
+    assert len(read) == len(kafkas)
+    assert sum('"group":"g"' in line for line in read) == len(kafkas), done.stdout

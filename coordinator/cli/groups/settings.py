@@ -100,7 +100,9 @@ def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **a
     with admin_of(bootstrap, overrides) as admin:
         before = admin.group_settings(group)
         found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
-    show(group_setting_rows(group, found.version, found.values, {}, found.suspended), COLUMNS[:4], style)
+    show(
+        group_setting_rows(group, found.version, found.values, {}, found.suspended), [*COLUMNS[:4], COLUMNS[-1]], style
+    )
     say_what_is_suspended(group, found)
     for name in sorted(before.values.keys() | found.values.keys()):
         if (old := shown(before, name)) != (new := shown(found, name)):

@@ -68,7 +68,8 @@ class ClassicGroup:
     planned_options: Mapping[str, JsonValue] = field(default_factory=dict)
     """The options that its assignor had."""
     insisting: frozenset[str] = frozenset()
-    """Clients that did not fetch their share of the last generation that a setting had planned here."""
+    """Clients that did not fetch their share of the last generation, of those that a setting had planned here and they
+    were in."""
 
     stored: GroupStored | None = None
     offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)

@@ -49,6 +49,11 @@ class Member:
         """The subscription that belongs to `protocol`, empty when the member does not offer it."""
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
+    @property
+    def client(self) -> str:
+        """Who it is, whichever id it comes under: its instance, else its client id and host."""
+        return self.group_instance_id or f"{self.client_id} at {self.client_host}"
+
 
 class Members(dict[str, Member]):
     """Member id -> member, in order of arrival."""

@@ -1,5 +1,7 @@
 """Groups of real, unmodified clients whose plans the coordinator makes: the setting `assignor` (docs/control.md)."""
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from muster.assignors.api import Snapshot
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription
 from muster.coordinator.core.types import Cause
+from tests.interop.peers import kcat_command
 from tests.support.kafka.stage import NODE, Stage, stage, until
 from tests.support.node import NodeProcess, running_node
 
@@ -129,6 +132,61 @@ def test_a_static_member_that_is_planned_for_returns_to_its_partitions(node: Nod
         assert described(play).generation == before, "nobody else noticed"
         play.send(50)
         play.until_all_read()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"], ids=["eager", "cooperative"])
+def test_kcat_is_planned_for(node: NodeProcess, assignor: str) -> None:
+    """Set while it reads; another is killed, it leaves, and nothing is lost."""
+    with stage(node, assignor) as play:
+        kcat, other = play.start_kcat(kcat_command()), play.start("confluent")
+        play.until_shared(kcat, other)
+        play.send(50)
+        muster(play, "set", play.group, "assignor=uniform")
+        until_planned_by(play, "uniform")
+        third = play.start("kafka-python")
+        play.until_shared(kcat, other, third)
+        other.kill()
+        play.until_shared(kcat, third)
+        play.send(50)
+        play.until_all_read()
+        kcat.leave()
+        play.until_shared(third)
+        play.send(10)
+        play.until_all_read()
+        play.until_committed()
+
+
+def test_a_client_that_insists_on_its_leader_suspends_the_setting(node: NodeProcess) -> None:
+    """It does not fetch its share of two plans in a row: a member leads again, and all are told because of whom."""
+    with stage(node, "range") as play:
+        first = play.start("confluent", poll_ms="3000")
+        play.until_shared(first)
+        muster(play, "set", play.group, "assignor=uniform")
+        until_planned_by(play, "uniform")
+        play.until_shared(first)
+        insisting = play.start("insisting", poll_ms="3000")
+        with Admin(bootstrap_servers=node.address) as admin:
+            until(lambda: bool(admin.group_settings(play.group).suspended), lambda: f"{insisting} {described(play)}")
+            why = admin.group_settings(play.group).suspended
+            assert re.match(
+                r"member insisting-1-\S+ \(insisting-1 at /?127.0.0.1, kafka-python 3\.\S+\) did not", why
+            ), why
+        until_planned_by(play, "")
+        play.until_shared(first, insisting)
+        play.send(50)
+        play.until_all_read()
+        assert f"is suspended until it is set again: {why}" in muster(play, "settings", play.group)
+        document, _, _ = muster(play, "settings", play.group, "-o", "json").partition("Warning: ")
+        (row,) = [row for row in json.loads(document) if row["suspended"]]
+        assert (row["setting"], row["value"], row["suspended"]) == ("assignor", '"uniform"', why)
+        assert f"is planned by a member: assignor=uniform does not count: {why}" in muster(play, "describe", play.group)
+        told = muster(play, "explain", play.group)
+        assert "sync timeout" in told
+        assert f"assignor is suspended until it is set again: {why}" in " ".join(told.split())
+        insisting.kill()
+        muster(play, "set", play.group, "assignor=uniform")
+        until_planned_by(play, "uniform")
+        play.until_shared(first)
 
 
 def test_members_follow_a_topic_that_grows(node: NodeProcess) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,6 +62,8 @@ def by_confluent(told: dict[str, Any]) -> None:
     else:
         settings |= {"partition.assignment.strategy": told["assignor"], "session.timeout.ms": session_ms(told)}
         settings |= {"heartbeat.interval.ms": HEARTBEAT_MS}
+    if told.get("poll_ms"):
+        settings["max.poll.interval.ms"] = int(told["poll_ms"])
     if told.get("instance"):
         settings["group.instance.id"] = told["instance"]
     consumer, teller = Consumer(settings), Teller()
@@ -108,6 +111,7 @@ def by_kafka_python(told: dict[str, Any]) -> None:
             enable_auto_commit=False,
             session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=int(told.get("poll_ms", 300_000)),
             reconnect_backoff_max_ms=RECONNECT_MS,  # else it stays away for up to 30 s after a restart of the node
         ),
         Teller(),
@@ -123,6 +127,25 @@ def by_kafka_python(told: dict[str, Any]) -> None:
             with contextlib.suppress(KafkaError):
                 consumer.commit()
     consumer.close()
+
+
+def by_one_that_insists(told: dict[str, Any]) -> None:
+    """kafka-python, but it takes no share in a generation that nobody leads: it waits until it is out."""
+    from kafka.coordinator.base import BaseCoordinator
+    from kafka.errors import RebalanceInProgressError
+
+    process = BaseCoordinator._process_join_group_response
+
+    def insist(self: Any, response: Any, send_time: float) -> Any:
+        found = process(self, response, send_time)
+        if not found.leader:
+            time.sleep(2 * int(told["poll_ms"]) / 1000)
+            self.reset_generation()
+            raise RebalanceInProgressError(self.group_id)
+        return found
+
+    BaseCoordinator._process_join_group_response = insist
+    by_kafka_python(told)
 
 
 def by_aiokafka(told: dict[str, Any]) -> None:
@@ -197,7 +220,13 @@ def by_grpc(told: dict[str, Any]) -> None:
     consumer.close()
 
 
-LIBRARIES = {"confluent": by_confluent, "kafka-python": by_kafka_python, "aiokafka": by_aiokafka, "grpc": by_grpc}
+LIBRARIES = {
+    "confluent": by_confluent,
+    "kafka-python": by_kafka_python,
+    "insisting": by_one_that_insists,
+    "aiokafka": by_aiokafka,
+    "grpc": by_grpc,
+}
 
 
 def wait_for_end() -> None:

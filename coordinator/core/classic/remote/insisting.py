@@ -17,12 +17,13 @@ from muster.coordinator.core.state import Step
 def spoilt(group: ClassicGroup, late: list[Member], trigger: Trigger, step: Step) -> Trigger:
     """These did not fetch their shares in time. Gives back the trigger of the rebalance that follows.
 
-    A member comes again under another id: its client is known by its instance id, else by client id and host.
+    A member comes again under another id. What others planned without it meanwhile forgives it nothing: only a
+    generation in which it was, and fetched its share, does.
     """
     if not group.planner.by_setting:
         return trigger
-    again = next((member for member in late if client_of(member) in group.insisting), None)
-    group.insisting = frozenset(client_of(member) for member in late)
+    again = next((member for member in late if member.client in group.insisting), None)
+    group.insisting = frozenset(member.client for member in late)
     stored = step.state.settings.get(group.id)
     if again is None or stored is None:
         return trigger
@@ -30,7 +31,3 @@ def spoilt(group: ClassicGroup, late: list[Member], trigger: Trigger, step: Step
     group.insisting = frozenset()
     step.keep(replace(stored, suspended=why))
     return replace(trigger, detail=f"{trigger.detail}; {ASSIGNOR.name} is suspended until it is set again: {why}")
-
-
-def client_of(member: Member) -> str:
-    return member.group_instance_id or f"{member.client_id} at {member.client_host}"

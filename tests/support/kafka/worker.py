@@ -23,6 +23,8 @@ stop = threading.Event()
 
 
 def session_ms(told: dict[str, Any]) -> int:
+    if told.get("session_ms"):
+        return int(told["session_ms"])
     return STATIC_SESSION_MS if told.get("instance") else SESSION_MS
 
 

@@ -194,7 +194,7 @@
   // Lags move without anybody's leave: who looks gets fresh figures now and then, a page in the background none.
   setInterval(() => {
     if (!document.hidden) refresh("refresh");
-  }, 40000);
+  }, 60000);
   setInterval(watch, 1000);
 
   function openNamed() {

@@ -91,6 +91,39 @@ def test_a_static_java_member_returns_to_its_share(node: NodeProcess) -> None:
         play.until_all_read()
 
 
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_canary_in_a_group_of_java_members(node: NodeProcess, assignor: str) -> None:
+    """Run, rolled back by hand, rolled back by a guard, promoted."""
+    with stage(node, assignor) as play, Admin(bootstrap_servers=node.address) as admin:
+        first, second = java(play), java(play)
+        play.until_shared(first, second)
+        wish(play, "uniform")
+        play.until_shared(first, second)
+        admin.start_canary(play.group, "roundrobin", 3_600_000)
+        until_planned_by(play, "roundrobin")
+        play.until_shared(first, second)
+        play.send(50)
+        play.until_all_read()
+        admin.end_canary(play.group, promote=False)
+        until_planned_by(play, "uniform")
+        play.until_shared(first, second)
+        admin.start_canary(play.group, "roundrobin", 3_600_000, guards=["expired > 0"])
+        until_planned_by(play, "roundrobin")
+        second.kill()
+        until_planned_by(play, "uniform")
+        found = admin.canary(play.group)
+        assert found is not None
+        assert found.ended.startswith("guard 'expired > 0' tripped")
+        play.until_shared(first)
+        admin.start_canary(play.group, "roundrobin", 3_600_000)
+        until_planned_by(play, "roundrobin")
+        admin.end_canary(play.group, promote=True)
+        play.until_shared(first)
+        play.send(50)
+        play.until_all_read()
+        assert admin.group_settings(play.group).values["assignor"] == "roundrobin"
+
+
 def test_kafkajs_is_planned_for(node: NodeProcess) -> None:
     """By the name of its own that no other client knows."""
     with stage(node, "") as play:

@@ -25,21 +25,16 @@ Row = Mapping[str, Any]
 
 
 class Column(NamedTuple):
-    """A heading, the row's key below it, and whether only `wide` shows it, or (`document`) nothing but json and yaml:
-    a nested value, which people are told in words.
-    """
+    """A heading, the row's key below it, and whether only `wide` shows it."""
 
     heading: str
     key: str
     wide: bool = False
     style: str = ""
-    document: bool = False
 
 
 def show(rows: Sequence[Row], columns: Sequence[Column], style: str) -> None:
     """Print rows in the wanted form."""
-    if style not in ("json", "yaml"):
-        columns = [column for column in columns if not column.document]
     if style in ("table", "wide"):
         print_table(rows, [column for column in columns if style == "wide" or not column.wide])
     elif style == "csv":

@@ -46,7 +46,6 @@ STATE_COLUMNS = [
     Column("ETA-S", "eta_s", wide=True),
     Column("HEALTH", "health", wide=True),
     Column("REASON", "health_reason", wide=True),
-    *(Column(name.upper(), name, document=True) for name in ("held", "canary", "balance", "fences")),
 ]
 NOT_AVAILABLE = 15
 """COORDINATOR_NOT_AVAILABLE, which is also said of positions that ZooKeeper does not give."""

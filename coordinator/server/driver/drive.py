@@ -68,10 +68,9 @@ class Driver:
 
     `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
     answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
-    shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
-    one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's. `on_stall`
-    hears of the loop's stalls. `measure` finds out how much a group has to do, for its balance. Turns and flushes are
-    counted in `instruments`, if there are any.
+    shard wants computed what only the node knows, in the turn that asked, or gives a call that does the rest in a
+    thread. `on_bug` gets what went wrong while one group's work was prepared or its watchers were told: that is this
+    group's trouble alone. `on_stall` hears of the loop's stalls. `measure` finds a group's load; `instruments` count.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Driver:
         max_parked: int,
         work_deadline_ms: int = WORK_DEADLINE_MS,
         isolation: Isolation | None = None,
-        complete: Callable[[Work], Work] = lambda work: work,
+        complete: Callable[[Work], Work | Callable[[], Work]] = lambda work: work,
         measure: Measure = nothing_measured,
         on_plan: Callable[[events.Planned], None] = lambda plan: None,
         on_notice: Callable[[GroupChanged], None],
@@ -332,11 +331,9 @@ class Driver:
 
     def _begin_work(self, work: Work) -> None:
         try:
-            whole = self._complete(work)
+            self._begin(self._work(work, self._complete(work)))
         except Exception as error:
             self._engine.answer_work(work, self._failed(work, error))
-            return
-        self._begin(self._work(whole))
 
     def _begin(self, job: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(job)
@@ -363,8 +360,14 @@ class Driver:
             self._on_bug(f"work for group {work.request.group_id!r}", error)
         return failure(work.request, str(error) or repr(error))
 
-    async def _work(self, work: Work) -> None:
+    async def _work(self, work: Work, whole: Work | Callable[[], Work]) -> None:
         """Compute what a shard asked for, off the loop, and tell it."""
+        try:
+            work = whole if isinstance(whole, Work) else await self._loop.run_in_executor(None, whole)
+        except Exception as error:
+            self._engine.answer_work(work, self._failed(work, error))
+            self._wake()
+            return
         try:
             answer = await self._workers.answer(work.request)
         except Exception as error:

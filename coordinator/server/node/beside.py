@@ -11,7 +11,7 @@ from muster.coordinator.core.plan import loadable, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.node.lags import Span, lags_of, with_lags
+from muster.coordinator.server.node.lags import Rest, Span, committed_now, here_or_later, lags_of, with_lags
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History, Rates
@@ -31,14 +31,14 @@ def lag_before(history: "History | None", clock_ms: Callable[[], int], group_id:
     return (float(recent.mean()), now_ms - int(times[-len(recent)])) if len(recent) else (0.0, 0)
 
 
-def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work:
+def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work | Rest:
     """What a shard wants computed, with what only the node knows. Raises LogFailed when a log is away."""
     if isinstance(work.request, ShadowRequest):
         return with_loads(work, engine, span, observing.history if observing is not None else None)
     return with_lags(work, engine, span)
 
 
-def with_loads(work: Work, engine: Engine, span: Span, history: "History | None") -> Work:
+def with_loads(work: Work, engine: Engine, span: Span, history: "History | None") -> Work | Rest:
     """The work with lags and rates, as far as they are known.
 
     A shadow that plans by lags gets those of this moment, as the group's own assignor would; else the sampler's last
@@ -50,20 +50,22 @@ def with_loads(work: Work, engine: Engine, span: Span, history: "History | None"
     known = history.rates(request.group_id) if history is not None else None
     counts = {topic: shard.state.partitions[topic] for topic in request.topics & shard.state.partitions.keys()}
     if any(wants_lags(loadable(candidate.name, shard.state.limits)) for candidate in request.candidates):
-        stored = shard.state.offsets.get(request.group_id, {})
-
-        def committed(topic: str, partition: int) -> int | None:
-            found = stored.get((topic, partition))
-            return None if found is None else found.offset
-
-        lags: Mapping[str, Sequence[int]] | None = lags_of(Snapshot(counts, []), committed, span)
+        committed = committed_now(shard, request.group_id)
     else:
-        lags = None
-        if known is not None:
+        committed = None
+    asked = request
+
+    def whole() -> Work:
+        lags: Mapping[str, Sequence[int]] | None = None
+        if committed is not None:
+            lags = lags_of(Snapshot(counts, []), committed, span)
+        elif known is not None:
             seen = columns(known, known.lag_now.tolist(), counts)
             lags = {topic: [int(lag) for lag in row] for topic, row in seen.items()}
-    rates = None if known is None else columns(known, known.produced.tolist(), counts)
-    return replace(work, request=replace(request, lags=lags, rates=rates))
+        rates = None if known is None else columns(known, known.produced.tolist(), counts)
+        return replace(work, request=replace(asked, lags=lags, rates=rates))
+
+    return here_or_later(whole, counts)
 
 
 def columns(known: "Rates", figures: Sequence[float], counts: Mapping[str, int]) -> dict[str, list[float]]:

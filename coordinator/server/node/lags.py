@@ -1,7 +1,7 @@
 """How far behind a group is, for an assignor that the coordinator runs, or for its balance: ends and commits of one
 moment."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,19 @@ if TYPE_CHECKING:
 Span = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""
 
+AT_ONCE = 500
+"""Partitions whose logs are looked up in the loop's turn: some microseconds each."""
 
-def with_lags(work: Work, engine: Engine, span: Span) -> Work:
+Rest = Callable[[], Work]
+"""What is left to do for some work, for a thread; it looks at nothing that shards change. Raises as they do."""
+
+
+def with_lags(work: Work, engine: Engine, span: Span) -> Work | Rest:
     """The work with the lags of this moment, where its assignor asks for them and has none yet.
 
-    Called in the turn in which the shard asked: nobody can commit in between. Raises LogFailed when the log of a
-    partition is away: a plan by guessed lags would look like one by real ones.
+    Called in the turn in which the shard asked: nobody can commit in between. Of many partitions the ends are for a
+    thread to look up. Raises LogFailed when the log of a partition is away: a plan by guessed lags would look like one
+    by real ones.
     """
     request = work.request
     shard = engine.core(work.shard)
@@ -33,14 +40,30 @@ def with_lags(work: Work, engine: Engine, span: Span) -> Work:
         return work
     if request.snapshot.lags is not None:
         return work
-    stored = shard.state.offsets.get(request.group_id, {})
+    asked, snapshot = request, request.snapshot
+    committed = committed_now(shard, asked.group_id)
+
+    def whole() -> Work:
+        lags = lags_of(snapshot, committed, span)
+        return replace(work, request=replace(asked, snapshot=replace(snapshot, lags=lags)))
+
+    return here_or_later(whole, snapshot.topics)
+
+
+def here_or_later(whole: Rest, counts: Mapping[str, int]) -> Work | Rest:
+    """Of many partitions others would wait."""
+    return whole() if sum(counts.values()) <= AT_ONCE else whole
+
+
+def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | None]:
+    """What the group has committed by now, whatever it commits later."""
+    stored = dict(shard.state.offsets.get(group_id, {}))
 
     def committed(topic: str, partition: int) -> int | None:
         found = stored.get((topic, partition))
         return None if found is None else found.offset
 
-    lags = lags_of(request.snapshot, committed, span)
-    return replace(work, request=replace(request, snapshot=replace(request.snapshot, lags=lags)))
+    return committed
 
 
 def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], span: Span) -> dict[str, list[int]]:

@@ -1,6 +1,7 @@
 """What goes wrong while one group's work is prepared is that group's trouble: the node goes on, and the group too."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from threading import Thread
@@ -30,7 +31,7 @@ MANY = 5_000
 class Bench:
     """A driver over one shard with one large topic; `mend` is what makes the next attempt succeed."""
 
-    complete: Callable[[Work], Work] = lambda work: work
+    complete: Callable[[Work], Work | Callable[[], Work]] = lambda work: work
     on_notice: Callable[[effects.GroupChanged], None] = lambda notice: None
     bugs: list[tuple[str, str]] = field(default_factory=list)
     fatal: list[BaseException] = field(default_factory=list)
@@ -91,6 +92,32 @@ def test_work_that_cannot_be_prepared_fails_its_group_and_is_tried_again() -> No
         assert failures == []
         assert bench.fatal == []
         assert bench.bugs == [("work for group 'g'", "'a bug'")], "a log that is away is no bug"
+
+    run(story)
+
+
+def test_what_a_thread_completes_is_no_less_its_groups_trouble() -> None:
+    failures: list[Exception] = [LogFailed("t-1: its directory is gone"), KeyError("a bug")]
+    threads: list[threading.Thread] = []
+
+    def complete(work: Work) -> Callable[[], Work]:
+        def rest() -> Work:
+            threads.append(threading.current_thread())
+            if failures:
+                raise failures.pop(0)
+            return work
+
+        return rest
+
+    async def story() -> None:
+        bench = Bench(complete)
+        bench.start()
+        assert await bench.join() is ErrorCode.NONE
+        await bench.planned()
+        assert len(threads) == 3
+        assert threading.main_thread() not in threads
+        assert bench.fatal == []
+        assert bench.bugs == [("work for group 'g'", "'a bug'")]
 
     run(story)
 

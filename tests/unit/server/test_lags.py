@@ -1,7 +1,55 @@
 """The lags that an assignor on the coordinator is given."""
 
-from muster.assignors.api import Snapshot
-from muster.coordinator.server.node.lags import lags_of
+from muster.assignors.api import Member, Snapshot
+from muster.coordinator.core import events
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.server.node.lags import AT_ONCE, lags_of, with_lags
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+
+def asked(count: int) -> tuple[Work, Engine, Shard]:
+    """A plan by lags of a topic with so many partitions, and what it is asked of."""
+    engine = Engine(MemoryGroupLog(1), 1, Limits(), Shard)
+    engine.load(0)
+    core = engine.core(0)
+    assert isinstance(core, Shard)
+    core.step(events.TopicsChanged({"t": count}, (), {"t": bytes(15) + b"\1"}), 0)
+    return Work(0, 0, PlanRequest("g", 1, "lag", Snapshot({"t": count}, [Member("m", ("t",))]))), engine, core
+
+
+def commit(core: Shard, offset: int) -> None:
+    core.step(events.OffsetCommit(1, "g", "", None, -1, {("t", 0): CommittedOffset(offset)}, None), 0)
+
+
+def test_ends_of_many_partitions_are_looked_up_in_a_thread_and_commits_are_those_of_the_turn() -> None:
+    work, engine, core = asked(AT_ONCE + 1)
+    commit(core, 40)
+    looks: list[int] = []
+
+    def span(topic: str, partition: int) -> tuple[int, int]:
+        looks.append(partition)
+        return 0, 100
+
+    rest = with_lags(work, engine, span)
+    assert looks == []
+    assert not isinstance(rest, Work)
+    commit(core, 70)
+    request = rest().request
+    assert isinstance(request, PlanRequest)
+    assert request.snapshot.lags == {"t": [60, *[100] * AT_ONCE]}
+    assert looks == [*range(AT_ONCE + 1)]
+
+
+def test_those_of_few_partitions_are_there_at_once() -> None:
+    work, engine, _ = asked(AT_ONCE)
+    whole = with_lags(work, engine, lambda topic, partition: (0, 3))
+    assert isinstance(whole, Work)
+    assert isinstance(whole.request, PlanRequest)
+    assert whole.request.snapshot.lags == {"t": [3] * AT_ONCE}
 
 
 def test_lag_counts_from_the_commit_and_without_one_from_the_start() -> None:

@@ -26,6 +26,7 @@ from muster.coordinator.core.control.holds import standing, verbs
 from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
+    OF_WHO_PLANS,
     AlterSettings,
     ConsumerHeartbeat,
     DeleteGroup,
@@ -186,7 +187,12 @@ def on_loaded(event: Loaded, step: Step) -> None:
         KINDS[type(group)].load(group, step)
     for tombstone in event.damaged:
         damaged = step.state.groups.get(tombstone.group_id)
-        KINDS[type(damaged)].damaged(damaged, step)
+        kind = KINDS[type(damaged)]
+        if isinstance(tombstone, OF_WHO_PLANS):
+            kind.word_lost(damaged, step)
+            step.keep(tombstone)
+            continue
+        kind.damaged(damaged, step)
         if isinstance(tombstone, OF_ONE_MEMBER):
             step.keep(tombstone)
     if event.lost_until > step.state.losses_mended:

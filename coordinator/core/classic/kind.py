@@ -35,6 +35,7 @@ class Classic(Unconcerned[ClassicGroup]):
     listed = staticmethod(views.listed)
     owners = staticmethod(views.owners)
     settings_changed = staticmethod(again.settings_changed)
+    word_lost = staticmethod(again.word_lost)
     topics_changed = staticmethod(again.topics_changed)
     planned = staticmethod(plans.planned)
     snapshot = staticmethod(plans.as_last_planned)

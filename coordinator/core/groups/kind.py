@@ -142,6 +142,9 @@ class Kind(Protocol[G_contra]):
         Called for each such record.
         """
 
+    def word_lost(self, group: G_contra, step: Step, /) -> None:
+        """It was brought to life, though what an operator had said of who plans for it cannot be read."""
+
     def unload(self, group: G_contra, step: Step, /) -> None:
         """The shard goes away: answer whoever is parked. Nothing hard changes."""
 

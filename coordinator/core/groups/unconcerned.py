@@ -99,6 +99,9 @@ class Unconcerned(Generic[G_contra]):
     def damaged(self, group: G_contra, step: Step, /) -> None:
         """What it was is in one record, or in none."""
 
+    def word_lost(self, group: G_contra, step: Step, /) -> None:
+        """Who plans is known without it."""
+
     def unload(self, group: G_contra, step: Step, /) -> None:
         """Nobody is parked."""
 

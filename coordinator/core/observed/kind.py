@@ -150,6 +150,9 @@ class Observed:
     def damaged(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).damaged(group.logged, step)
 
+    def word_lost(self, group: ObservedGroup, step: Step, /) -> None:
+        self._kind_of(group.logged).word_lost(group.logged, step)
+
     def unload(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).unload(group.logged, step)
 

@@ -12,6 +12,7 @@ from muster.coordinator.core.control.balance.records import BalanceForgotten
 from muster.coordinator.core.control.fences.records import FenceForgotten
 from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial.records import CanaryForgotten
+from muster.coordinator.core.events import OfWhoPlans
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -73,8 +74,8 @@ class LoadReport:
     moved: list[Record] = field(default_factory=list)
     """Hard facts that an older version kept in the ledger: to be written where they belong now. And how far numbers of
     rebalances may have come that nobody can read any more."""
-    damaged: list[ConsumerRecord] = field(default_factory=list)
-    """A tombstone for each record of a KIP-848 group that says nothing."""
+    damaged: list[ConsumerRecord | OfWhoPlans] = field(default_factory=list)
+    """A tombstone for each record of a KIP-848 group, or of who plans for a group, that says nothing."""
     lost_until: int = 0
     """Where the last group records end that were given up and not mended yet; 0: there are none."""
     unread_until: int = 0
@@ -233,7 +234,7 @@ def understood(
             complain(report, f"{place} offset {item.offset}: {error}; the record is passed over")
             if decode is decode_ledger:
                 report.unread_until = max(report.unread_until, item.offset + 1)
-            elif tombstone := of_several(item):
+            elif tombstone := missed(item):
                 report.damaged.append(tombstone)
             continue
         if isinstance(record, Skipped):
@@ -242,13 +243,14 @@ def understood(
             yield record
 
 
-def of_several(item: KeyValue) -> ConsumerRecord | None:
-    """The tombstone of one of the several records that make a KIP-848 group; None for any other, or an unknown key."""
+def missed(item: KeyValue) -> ConsumerRecord | OfWhoPlans | None:
+    """The tombstone of a record that others of its group do not fit without: one of the several that make a KIP-848
+    group, or what is set of who plans. None for any other, or an unknown key."""
     try:
         tombstone = decode_group(item._replace(value=None))
     except MalformedRecord:
         return None
-    return tombstone if isinstance(tombstone, ConsumerRecord) else None
+    return tombstone if isinstance(tombstone, ConsumerRecord | OfWhoPlans) else None
 
 
 def newest(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:

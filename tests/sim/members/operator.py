@@ -70,7 +70,7 @@ class Operator:
         freeze = AskFreeze(rng.choice((None, Orphans.GIVE, Orphans.KEEP)))
         # While nobody may lose anything, pins and drains only wait.
         deploy = AskDeploy(rng.randint(1, 3))
-        return rng.choice((freeze, deploy, deploy, drain, drain, pin, pin, pin))
+        return rng.choice((freeze, freeze, deploy, deploy, drain, drain, pin, pin, pin))
 
     def _say(self, request: HoldGroup | ResumeGroup) -> None:
         self.network.call("operator", request, TIMEOUT_MS, self._hear)

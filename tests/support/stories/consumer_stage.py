@@ -12,7 +12,6 @@ from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
-    ConsumerRecord,
     CurrentDeleted,
     CurrentStored,
     GroupEpochDeleted,
@@ -25,10 +24,11 @@ from muster.coordinator.core.consumer.records import (
     TargetStored,
 )
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once
-from muster.coordinator.core.records import Record
+from muster.coordinator.core.records import Record, SettingsUnset
 from tests.support.stories.story import pairs, topic_map
 
 NOTHING_SAID = "none"
@@ -43,10 +43,12 @@ class ConsumerSide:
 
 
 TOMBSTONES: dict[str, type[Any]] = {
+    "CanaryStored": CanaryForgotten,
     "ConsumerMemberStored": ConsumerMemberDeleted,
     "CurrentStored": CurrentDeleted,
     "GroupEpochStored": GroupEpochDeleted,
     "RegexStored": RegexDeleted,
+    "SettingsStored": SettingsUnset,
     "TargetEpochStored": TargetEpochDeleted,
     "TargetStored": TargetDeleted,
 }
@@ -82,13 +84,17 @@ class ConsumerStage:
     def topic_ids(self, topics: Iterator[str] | list[str]) -> dict[str, bytes]:
         return {topic: topic_id(topic, self.lives.get(topic, 0)) for topic in topics}
 
-    def damage(self: Any, words: list[str]) -> tuple[list[str], tuple[ConsumerRecord, ...]]:
-        """What `damaged=KIND:GROUP[:MEMBER]` names is taken off the records; its tombstones, and the other words."""
+    def damage(self: Any, words: list[str]) -> tuple[list[str], tuple[Record, ...]]:
+        """What `damaged=KIND:GROUP[:MEMBER]` names is taken off the records; its tombstones, and the other words.
+
+        What `lost=KIND:GROUP` names is taken off, and nobody says so: explanations are not missed.
+        """
         named = [word.removeprefix("damaged=").split(":") for word in words if word.startswith("damaged=")]
+        lost = [word.removeprefix("lost=").split(":") for word in words if word.startswith("lost=")]
         tombstones = tuple(TOMBSTONES[kind](*key) for kind, *key in named)
-        for kind, *key in named:
+        for kind, *key in named + lost:
             self.records = [record for record in self.records if stands_for(record) != (kind, *key)]
-        return [word for word in words if not word.startswith("damaged=")], tombstones
+        return [word for word in words if not word.startswith(("damaged=", "lost="))], tombstones
 
     def do_given_consumer(self: Any, words: list[str], lines: list[str]) -> Iterator[str]:
         """given-consumer GROUP epoch=N; then NAME: PARTITION... for each member: a stable group, as loaded."""

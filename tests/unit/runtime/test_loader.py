@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.consumer.records import ConsumerMemberDeleted, TargetEpochDeleted
+from muster.coordinator.core.control.holds.values import HoldsEnded
+from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.events import AlterSettings
 from muster.coordinator.core.records import (
     DelayForgotten,
@@ -16,6 +18,7 @@ from muster.coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     Record,
+    SettingsUnset,
 )
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
@@ -178,13 +181,14 @@ def test_a_log_full_of_damage_gives_a_short_report() -> None:
     assert len(report.complaints) == MAX_COMPLAINTS
 
 
-def test_of_a_damaged_record_of_a_consumer_group_the_tombstone_is_told_of_others_nothing() -> None:
+def test_of_a_damaged_record_that_others_do_not_fit_without_the_tombstone_is_told_of_others_nothing() -> None:
     log = log_of(AT_10)
-    whole = [ConsumerMemberDeleted("g", "m"), TargetEpochDeleted("g"), OffsetDeleted("g", "t", 1), GroupDeleted("c")]
+    several = [ConsumerMemberDeleted("g", "m"), TargetEpochDeleted("g"), SettingsUnset("g"), CanaryForgotten("g")]
+    whole = [*several, OffsetDeleted("g", "t", 1), GroupDeleted("c"), HoldsEnded("g")]
     log.append(0, [record._replace(value=b"\x7f") for record in encode(whole).groups], [], 0)
     log.append(0, [KeyValue(b"\x00\x05\x00", b"\x7f")], [], 0)
     core = TinyShard(Limits(), 0)
     report = replay(log, 0, core)
-    assert report.malformed == 5
-    assert report.damaged == whole[:2]
+    assert report.malformed == 8
+    assert report.damaged == several
     assert core.offsets == {("g", "t", 0): 10}

@@ -69,6 +69,14 @@ def watched_again(group: ClassicGroup, step: Step) -> None:
         prepare_rebalance(group, TURNED_CLASSIC, step)
 
 
+def word_lost(group: ClassicGroup, step: Step) -> None:
+    """If the ledger does not tell who made the last plan either, it may be one that nobody leads, or watches for."""
+    last = history.newest_plan(group, step)
+    told = last is not None and last.generation == group.generation
+    if group.is_in(GroupState.STABLE) and not group.remote and not told:
+        prepare_rebalance(group, Trigger(Cause.COORDINATOR_FAILOVER, "who made the last plan is lost"), step)
+
+
 def turned_classic(group: ClassicGroup, step: Step) -> bool:
     """The group had been a KIP-848 group, and no generation has been completed since."""
     last = history.newest_plan(group, step)

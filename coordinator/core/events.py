@@ -11,10 +11,9 @@ from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.events import ControlRequest
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEvent
-from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.records import SettingsUnset
+from muster.coordinator.core.records import OfWhoPlans
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -384,18 +383,12 @@ class LoadMeasured:
     """Why there is none."""
 
 
-OfWhoPlans: TypeAlias = SettingsUnset | CanaryForgotten
-OF_WHO_PLANS = (SettingsUnset, CanaryForgotten)
-"""Tombstones of what an operator had said of who plans for a group."""
-
-
 @value
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
     damaged: tuple[ConsumerRecord | OfWhoPlans, ...] = ()
-    """A tombstone for each record of a KIP-848 group, or of who plans for a group, that is in the log and cannot be
-    read."""
+    """A tombstone for each record of a KIP-848 group, or of who plans for any, that is there and cannot be read."""
     lost_until: int = 0
     """Where the last records end that were given up, of whatever groups; 0: none were."""
     topics: frozenset[tuple[str, bytes]] = frozenset()

@@ -26,7 +26,6 @@ from muster.coordinator.core.control.holds import standing, verbs
 from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
-    OF_WHO_PLANS,
     AlterSettings,
     ConsumerHeartbeat,
     DeleteGroup,
@@ -64,7 +63,7 @@ from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
-from muster.coordinator.core.records import LossMended
+from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
 from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
 from muster.coordinator.core.state import Step
 

@@ -13,7 +13,7 @@ from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.balance.records import BalanceRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
 from muster.coordinator.core.control.holds.values import HoldsRecord
-from muster.coordinator.core.control.trial.records import CanaryRecord
+from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
 from muster.coordinator.core.value import value
 
@@ -211,6 +211,10 @@ GroupRecord: TypeAlias = (
     | FenceRecord
     | LossMended
 )
+OfWhoPlans: TypeAlias = SettingsUnset | CanaryForgotten
+OF_WHO_PLANS = (SettingsUnset, CanaryForgotten)
+"""Tombstones of what an operator had said of who plans for a group."""
+
 LedgerRecord: TypeAlias = (
     RebalanceDecided
     | RebalanceSettled

@@ -12,7 +12,6 @@ from muster.coordinator.core.control.balance.records import BalanceForgotten
 from muster.coordinator.core.control.fences.records import FenceForgotten
 from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial.records import CanaryForgotten
-from muster.coordinator.core.events import OfWhoPlans
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -21,6 +20,7 @@ from muster.coordinator.core.records import (
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
+    OfWhoPlans,
     OwnRecord,
     RebalanceForgotten,
     Record,

@@ -20,11 +20,27 @@ class BalanceIsCalm(Checker):
         super().__init__(world)
         self.moved_ms: dict[str, dict[tuple[str, int], int]] = {}
         """group -> partition -> when it moved last, as long as the group is balanced"""
+        self.entries: dict[str, dict[tuple[str, int], RebalanceEntry]] = {}
+        """The same: by which entry of the ledger"""
         self.resting: frozenset[str] = frozenset()
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         state = core.state
         self.resting = frozenset(group_id for group_id in state.holds if standing.resting(state, group_id))
+
+    def replayed(self, shard: int, core: Shard) -> None:
+        """What moved by a plan that the log has lost did not move: nobody was told of it."""
+        for group_id, entries in self.entries.items():
+            if self.node.shard_index(group_id) != shard:
+                continue
+            ledger = core.ledgers.get(group_id)
+            kept = ledger.entries if ledger is not None else {}
+            for place, entry in list(entries.items()):
+                trimmed = bool(kept) and entry.number < min(kept)
+                found = kept.get(entry.number)
+                if not trimmed and (found is None or found.moves != entry.moves):
+                    self.moved_ms.get(group_id, {}).pop(place, None)
+                    del entries[place]
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         for record in effects.records:
@@ -56,3 +72,4 @@ class BalanceIsCalm(Checker):
                 self.fail(f"balance of {group_id} moved {again} again within {COOLDOWN_MS} ms: {entry}")
         if balancing is not None and moved:
             self.moved_ms.setdefault(group_id, {}).update(dict.fromkeys(moved, self.world.now_ms))
+            self.entries.setdefault(group_id, {}).update(dict.fromkeys(moved, entry))

@@ -1,8 +1,9 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
 from muster.coordinator.core.effects import Effects, Reply
-from muster.coordinator.core.events import Event, Heartbeat, Request, TimerFired
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, Heartbeat, Request, SessionHeartbeat, TimerFired
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
@@ -13,7 +14,8 @@ IN, LOST, OUT = 0, -1_000, -2_000
 class WhoSentInTimeIsNotExpired(Checker):
     """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member.
 
-    A heartbeat of another generation than the group's does not: it is refused, and a refusal renews nothing.
+    A heartbeat of another generation than the group's does not: it is refused, and a refusal renews nothing. Nor does
+    one of an epoch for which its member has been fenced: it has to join anew, whatever comes behind that word.
     """
 
     def __init__(self, world: World) -> None:
@@ -24,6 +26,8 @@ class WhoSentInTimeIsNotExpired(Checker):
         self.before: dict[str, int] = {}
         self.generation: int | None = None
         """Of the timer's group, where it is a classic one."""
+        self.fenced: dict[tuple[str, str], int] = {}
+        """(group, member) -> the epoch under which a heartbeat of its was refused last"""
 
     def arrived(self, token: object, request: Request) -> None:
         if getattr(request, "member_id", ""):
@@ -42,6 +46,7 @@ class WhoSentInTimeIsNotExpired(Checker):
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.in_engine.pop(getattr(event, "request_id", 0), None)
+        self._note_fenced(event, effects)
         if not isinstance(event, TimerFired):
             return
         after = standing(core, event)
@@ -60,8 +65,20 @@ class WhoSentInTimeIsNotExpired(Checker):
                 continue
             if isinstance(request, Heartbeat) and self.generation not in (None, request.generation):
                 continue
+            fenced = self.fenced.get((request.group_id, member_id))
+            if isinstance(request, ConsumerHeartbeat) and request.member_epoch == fenced:
+                continue
             late_ms = self.world.now_ms - at_ms
             self.fail(f"{event.key} expires {member_id}, of whom something has waited for {late_ms} ms")
+
+    def _note_fenced(self, event: Event, effects: Effects) -> None:
+        beat = event.heartbeat if isinstance(event, SessionHeartbeat) else event
+        if isinstance(beat, ConsumerHeartbeat):
+            codes = {reply.code for request_id, reply in effects.replies if request_id == event.request_id}  # type: ignore[union-attr]
+            if ErrorCode.FENCED_MEMBER_EPOCH in codes:
+                self.fenced[beat.group_id, beat.member_id] = beat.member_epoch
+            elif ErrorCode.NONE in codes:
+                self.fenced.pop((beat.group_id, beat.member_id), None)
 
     def released(self, request: Request, reply: Reply) -> None:
         self.in_engine.pop(request.request_id, None)

@@ -1,7 +1,7 @@
 """Weights, limits, tiers, and moves that must pay: the engine of `lag-sticky` and of `uniform` with options.
 
 Claims are kept, what is free goes heaviest first to the member with the least load for its capacity, and
-then single moves off the heaviest members are made for as long as they pay. Ties fall by a seeded order of
+then moves off the heaviest members are made for as long as they pay (`improving`). Ties fall by a seeded order of
 the members, so that no name is favoured.
 """
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from muster.assignors.data.axis import Ints
 from muster.assignors.data.columns import NOBODY, Columns
 from muster.assignors.options import STANDBY, UniformOptions
+from muster.assignors.solving.improving import Improver
 
-MAX_MOVES = 10_000  # voluntary moves of one decision
 _ONE_BY_ONE = 20_000  # up to here each free partition is placed on its own
 
 
@@ -179,44 +179,30 @@ class Placement:
         if len(members) < 2 or not float(self.load[members].sum()):
             return ""
         knobs = self.knobs
-        fair = self._fair_loads(members)
-        before = self._imbalance(members, fair)
+        improver = Improver(self, members)
+        before, heaviest = improver.imbalance(), self._heaviest(members)
         if before <= knobs.tolerance:
             return f"imbalance {_percent(before)} <= tolerance {_percent(knobs.tolerance)}: nothing moves"
-        made = _Improver(self, members, fair).run()
+        made = improver.run()
         self.moved += len(made)
-        gain = 1 - (1 + self._imbalance(members, fair)) / (1 + before)
+        # Either counts: the heaviest member is lighter, or, where one partition fills it, the others are nearer to
+        # fair. The first alone would leave a newcomer with nothing, the second two giants with one member: whoever
+        # takes one has more than its fair share then.
+        lighter = 1 - self._heaviest(members) / heaviest
+        gain = max(lighter, 1 - (1 + improver.imbalance()) / (1 + before))
         budget = "" if knobs.budget is None else f" <= budget {knobs.budget}"
         if gain < knobs.min_gain:
             for where, source in reversed(made):
                 self.give(where, source)
             self.moved -= len(made)
             return f"gain {_percent(gain)} < {_percent(knobs.min_gain)}: nothing moves"
-        moved = sum(int(self.columns.owner[where]) != NOBODY for where, _ in made)
+        held = self.columns.owner
+        moved = len({where for where, _ in made if int(held[where]) not in (NOBODY, int(self.owner[where]))})
         return f"gain {_percent(gain)} >= {_percent(knobs.min_gain)}, {counted(moved, 'move')}{budget}"
 
-    def _fair_loads(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
-        """What each member should carry. A partition heavier than a fair load fills a member on its own;
-        the others share the rest."""
-        mine = np.flatnonzero(self.owner != NOBODY)
-        giant = np.zeros(len(self.load))
-        np.maximum.at(giant, self.owner[mine], self.weight[mine])
-        left = float(self.load[members].sum())
-        sharing = members
-        while True:
-            mean = left / float(self.capacity[sharing].sum())
-            over = giant[sharing] > mean * self.capacity[sharing]
-            if not over.any() or over.all():
-                break
-            left -= float(giant[sharing[over]].sum())
-            sharing = sharing[~over]
-        fair: NDArray[np.float64] = np.maximum(mean * self.capacity, giant)
-        return fair
-
-    def _imbalance(self, members: NDArray[np.intp], fair: NDArray[np.float64]) -> float:
-        """How far the heaviest member is above its fair load, or the lightest below, whichever is more."""
-        relative = ratio(self.load[members], fair[members])
-        return max(float(relative.max()) - 1, 1 - float(relative.min()))
+    def _heaviest(self, members: NDArray[np.intp]) -> float:
+        """What the heaviest member carries for its capacity."""
+        return float((self.load[members] / self.capacity[members]).max())
 
     def _make_room(self) -> None:
         """Where all subscribers are full, pass partitions along a chain until someone has room."""
@@ -255,84 +241,6 @@ class Placement:
         return []
 
 
-class _Improver:
-    """Single moves, each off the member that is farthest above its fair load and can still shed."""
-
-    def __init__(self, state: Placement, members: NDArray[np.intp], fair: NDArray[np.float64]) -> None:
-        self.state, self.fair, self.members = state, fair, members
-        self.allowance = np.maximum(state.load - fair, 0) * state.knobs.dampening
-        if state.knobs.dampening == 1:
-            self.allowance[:] = np.inf  # Undamped: whatever makes the heavier of two lighter.
-        self.stuck = np.zeros(len(state.load), dtype=np.bool_)
-        self.shed = np.zeros(len(state.load), dtype=np.bool_)
-        order = np.argsort(state.owner, kind="stable")
-        cuts = np.searchsorted(state.owner[order], np.arange(len(state.load) + 1))
-        self.held = {m: order[cuts[m] : cuts[m + 1]] for m in members.tolist()}
-
-    def run(self) -> list[tuple[int, int]]:
-        """(partition, source) of every move, in order."""
-        state, tolerance = self.state, self.state.knobs.tolerance
-        budget = MAX_MOVES if state.knobs.budget is None else min(MAX_MOVES, state.knobs.budget)
-        budget -= state.moved  # One budget for all tiers.
-        made: list[tuple[int, int]] = []
-        while len(made) < budget:
-            relative = ratio(state.load[self.members], self.fair[self.members])
-            starved = float(relative.min()) < 1 - tolerance
-            relative[self.stuck[self.members]] = 0
-            place = int(np.argmax(relative))
-            if relative[place] <= (1 if starved else 1 + tolerance):
-                break
-            source = int(self.members[place])
-            step = self._best(source)
-            if step is None:
-                self.stuck[source] = True
-                continue
-            where, target = step
-            made.append((where, source))
-            state.give(where, target)
-            self.shed[source] = True
-            self.allowance[source] -= state.weight[where]
-            self.held[source] = self.held[source][self.held[source] != where]
-            self.held[target] = np.append(self.held[target], where)
-        return made
-
-    def _best(self, source: int) -> tuple[int, int] | None:
-        """The move off `source` that leaves the heavier of the two lightest."""
-        state = self.state
-        mine = self.held[source]
-        mine = mine[~state.frozen[mine]]
-        topics = state.columns.axis.topic_of[mine]
-        best: tuple[float, int, int] | None = None
-        for topic in [0] if state.columns.alike else np.unique(topics).tolist():
-            takers = state.takers_of(topic)
-            takers = takers[(state.count[takers] < state.limit) & (takers != source)]
-            where = mine if state.columns.alike else mine[topics == topic]
-            if len(takers) and len(where):
-                found = self._lightest(source, where, takers)
-                if found is not None and (best is None or found < best):
-                    best = found
-        return None if best is None else (best[1], best[2])
-
-    def _lightest(self, source: int, where: Ints, takers: NDArray[np.intp]) -> tuple[float, int, int] | None:
-        state = self.state
-        target = int(takers[np.argmin(state.load[takers] / state.capacity[takers])])
-        weight = state.weight[where]
-        there = (state.load[target] + weight) / state.capacity[target]
-        here = (state.load[source] - weight) / state.capacity[source]
-        now = state.load[source] / state.capacity[source]
-        # A rounding error in the last place must not look like a gain for ever.
-        fits = (weight > 0) & (there < now * (1 - 1e-12))
-        # Dampening must not stop everything where partitions are coarse: one may always go, a light one.
-        damped = fits & (weight <= self.allowance[source])
-        if not damped.any() and not self.shed[source] and fits.any():
-            damped = fits & (weight == weight[fits].min())
-        if not damped.any():
-            return None
-        height = np.where(damped, np.maximum(there, here), np.inf)
-        place = int(np.argmin(height))
-        return float(height[place]), int(where[place]), target
-
-
 def seeded_order(members: tuple[str, ...], seed: int) -> NDArray[np.intp]:
     """Members in an order that depends on the seed and on nothing else about their names."""
     keys = [hashlib.blake2b(f"{seed}:{member}".encode("utf-8", "surrogatepass")).digest() for member in members]
@@ -346,11 +254,6 @@ def _names(columns: Columns) -> list[tuple[str, ...]]:
 
 def _by_name(table: dict[str, float] | dict[str, int], names: tuple[str, ...], default: float) -> float:
     return next((table[name] for name in names if name in table), default)
-
-
-def ratio(load: NDArray[np.float64], fair: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Loads in fair loads; a member that should carry nothing and does is exactly there."""
-    return np.divide(load, fair, out=np.ones_like(load), where=fair > 0)
 
 
 def counted(number: int, noun: str) -> str:

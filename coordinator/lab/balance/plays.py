@@ -8,7 +8,7 @@ from muster.coordinator.core.control.balance.judging import Owners, burden
 from muster.coordinator.core.control.balance.loads import Floats
 from muster.coordinator.core.control.balance.rules import Rules
 from muster.coordinator.lab.balance.policies import Kafka5337, Policy
-from muster.coordinator.lab.balance.traces import MEMBERS, SAMPLE_S, SAMPLES, Trace
+from muster.coordinator.lab.balance.traces import MEMBERS, SAMPLE_S, Trace
 
 HANDOVER_S = 3.0
 """So long nobody reads a partition that moves; in an eager rebalance nobody reads any."""
@@ -33,13 +33,13 @@ class Score:
 
 def play(trace: Trace, policy: Policy, rules: Rules) -> Score:
     """From an assignment that is even by count."""
-    partitions = trace.written.shape[1]
+    samples, partitions = trace.written.shape
     owner: Owners = (np.arange(partitions) % MEMBERS).astype(np.int32)
     ends, lag = np.zeros(partitions), np.zeros(partitions)
     last_move = np.full(partitions, -np.inf)
-    ratios, moves, twice, peak = np.zeros(SAMPLES), 0, 0, 0.0
+    ratios, moves, twice, peak = np.zeros(samples), 0, 0, 0.0
     still = np.zeros(partitions)
-    for k in range(SAMPLES):
+    for k in range(samples):
         now_ms = k * SAMPLE_S * 1000
         came = trace.written[k] * SAMPLE_S
         read = read_by(owner, lag + came, came, trace.power[k] * SAMPLE_S, 1 - still / SAMPLE_S)

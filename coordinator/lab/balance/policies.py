@@ -11,7 +11,7 @@ import numpy as np
 from muster.assignors.api import JsonValue, Member, Snapshot
 from muster.assignors.builtin.lag import LagAssignor
 from muster.assignors.builtin.lag_sticky import LagStickyAssignor
-from muster.coordinator.core.control.balance.judging import Owners, Patience, burden, worth_it
+from muster.coordinator.core.control.balance.judging import Owners, Patience, burden, falls_behind, worth_it
 from muster.coordinator.core.control.balance.loads import Floats, Ints, Loads
 from muster.coordinator.core.control.balance.rules import Rules
 from muster.coordinator.core.control.balance.weighing import LAG_STICKY, options_for
@@ -53,7 +53,8 @@ class Balance:
         loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
         loads.taken()
         capacity = np.ones(int(owner.max()) + 1)
-        carried = [loads.mean().records(rules.drain_ms), loads.last().records(rules.drain_ms)]
+        behind = falls_behind(owner, *loads.growth(), len(capacity))
+        carried = [loads.counted(rules.drain_ms, behind), loads.last().records(rules.drain_ms)]
         before = [burden(owner, load, capacity) for load in carried]
         if not loads.rated or before[0].most_to_gain < rules.min_gain:
             self.patience.over()

@@ -17,6 +17,9 @@ TOTAL = 10_000.0
 """Records a second of all partitions together, on the average."""
 HEADROOM = 1.35
 """What a member can read, over a fair share of the load, or over the largest partition where that is more."""
+ANY_MOMENT = 300 // SAMPLE_S
+"""Load changes up to so many samples late, by seed: a rule that looks at every third sample must not find each change
+in the very sample in which it begins."""
 NOISE = 0.05
 """Of each figure, as a standard deviation."""
 
@@ -48,12 +51,14 @@ def drift(rng: np.random.Generator) -> Floats:
 
 
 def wandering(rng: np.random.Generator) -> Floats:
-    """A fifth of the load is one partition's, for forty minutes; then it is another's."""
+    """A fifth of the load is one partition's, for about forty minutes; then it is another's."""
     written = steady(zipf(rng, 0.5)) * 0.8
     span = 40 * 60 // SAMPLE_S
     hot = rng.choice(PARTITIONS, size=SAMPLES // span + 1, replace=False)
-    for begin in range(0, SAMPLES, span):
-        written[begin : begin + span, hot[begin // span]] += 0.2 * TOTAL
+    late = rng.integers(ANY_MOMENT, size=len(hot))
+    turns = [0, *(late[1:] + np.arange(1, len(hot)) * span).tolist()]
+    for begin, end, partition in zip(turns, turns[1:], hot.tolist(), strict=False):
+        written[begin:end, partition] += 0.2 * TOTAL
     return written
 
 
@@ -62,7 +67,7 @@ def bursts(seconds: int) -> Callable[[np.random.Generator], Floats]:
 
     def made(rng: np.random.Generator) -> Floats:
         written = steady(np.full(PARTITIONS, 1 / PARTITIONS))
-        for begin in range(60, SAMPLES, 300 // SAMPLE_S):
+        for begin in range(60 + int(rng.integers(ANY_MOMENT)), SAMPLES, 300 // SAMPLE_S):
             written[begin : begin + seconds // SAMPLE_S, rng.integers(PARTITIONS)] *= 8
         return written
 
@@ -88,6 +93,7 @@ def trace(name: str, seed: int) -> Trace:
     power = np.full((SAMPLES, MEMBERS), HEADROOM * fair)
     if name == "slow-member":
         # It reads two thirds of a fair share for an hour, and its backlog grows.
-        power[SAMPLES // 4 : SAMPLES // 2, int(rng.integers(MEMBERS))] = TOTAL / MEMBERS * 2 / 3
+        begin = SAMPLES // 4 + int(rng.integers(ANY_MOMENT))
+        power[begin : begin + 3600 // SAMPLE_S, int(rng.integers(MEMBERS))] = TOTAL / MEMBERS * 2 / 3
     noise = np.exp(rng.normal(0, NOISE, written.shape))
     return Trace(name, written * noise, power)

@@ -112,6 +112,40 @@ def test_one_giant_partition_does_not_hide_a_starving_member():
     assert sizes(answer) == {"a": 1, "b": 2, "c": 2}
 
 
+def test_two_giants_of_one_member_are_parted():
+    # Fair is 1000; the first giant fills its member, the others are to have 1000 each. Whoever takes the second has
+    # nearly twice that, and what it had is passed on.
+    members = [Member(w, ("t",), {"t": part}, 1) for w, part in zip("abc", ([0, 1], [2, 3], [4, 5]), strict=True)]
+    answer = decided("lag-sticky", {"t": 6}, members, {"t": [2000, 1600, 200, 200, 200, 300]}, dampening=1.0)
+    assert answer.note.startswith("gain 44.")
+    assert "nothing moves" not in answer.note
+    owner = {p: who for who, share in answer.to_dict().items() for p in share.get("t", [])}
+    assert owner[0] == "a"
+    assert owner[1] != "a"
+
+
+def test_two_partitions_change_places_where_none_can_go_alone():
+    # 110 and 60: every single move makes a member as heavy as a was.
+    answer = decided("lag-sticky", {"t": 4}, two([0, 1], [2, 3]), {"t": [60, 50, 40, 20]}, base_lag=0, dampening=1.0)
+    assert answer.note == "gain 18.2 % >= 5 %, 2 moves"
+    assert answer.to_dict() == {"a": {"t": [1, 2]}, "b": {"t": [0, 3]}}
+
+
+@pytest.mark.parametrize(
+    "options", [{"min_gain": 0.2}, {"move_budget": 1}, {"now_ms": 9, "moved_at_ms": {"t": {"2": 8, "3": 8}}}]
+)
+def test_a_swap_keeps_to_the_gain_the_budget_and_the_cooldown(options):
+    answer = decided("lag-sticky", {"t": 4}, two([0, 1], [2, 3]), {"t": [60, 50, 40, 20]}, dampening=1.0, **options)
+    assert answer.to_dict() == {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}
+
+
+def test_only_what_the_other_subscribes_to_changes_places():
+    members = [Member("a", ("t", "u"), {"t": [0, 1]}, 1), Member("b", ("t", "u", "v"), {"v": [0], "t": [2]}, 1)]
+    lags = {"t": [60, 50, 20], "v": [40]}
+    answer = decided("lag-sticky", {"t": 3, "v": 1}, members, lags, dampening=1.0, base_lag=0)
+    assert answer.to_dict()["b"]["v"] == [0]
+
+
 def test_without_lag_partitions_still_spread():
     assert sizes(decided("lag-sticky", {"t": 6}, [Member(w, ("t",)) for w in "abc"])) == {"a": 2, "b": 2, "c": 2}
 

@@ -1,19 +1,25 @@
 """Balance on made-up load: what is promised of its calm holds, by seed; others' rules are what they are said to be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from muster.coordinator.core.control.balance.judging import falls_behind
+from muster.coordinator.core.control.balance.loads import UNKNOWN, Loads
 from muster.coordinator.core.control.balance.rules import Rules
 from muster.coordinator.lab.balance.plays import Score, play
 from muster.coordinator.lab.balance.policies import Balance, Kcl3
 from muster.coordinator.lab.balance.suite import POLICIES, Row, goals_of
-from muster.coordinator.lab.balance.traces import PARTITIONS, WRITTEN, trace
+from muster.coordinator.lab.balance.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, trace
 
 RULES = Rules()
 
 
-def scored(name: str, seed: int) -> Score:
-    return play(trace(name, seed), Balance(PARTITIONS, RULES), RULES)
+def scored(name: str, seed: int, samples: int | None = None, policy: type[Balance | Kcl3] = Balance) -> Score:
+    whole = trace(name, seed)
+    part = replace(whole, written=whole.written[:samples], power=whole.power[:samples])
+    return play(part, policy(PARTITIONS, RULES), RULES)
 
 
 def test_a_trace_is_the_same_for_the_same_seed() -> None:
@@ -31,6 +37,41 @@ def test_zipf_load_is_even_and_nothing_moves_twice(seed: int) -> None:
 
 def test_short_bursts_move_nothing() -> None:
     assert scored("bursts-20s", 0).moves == 0
+
+
+@pytest.mark.parametrize("seed", [2, 8])
+def test_two_giants_of_one_member_cost_no_backlog(seed: int) -> None:
+    """Seeds in which nothing moved, and a member's backlog grew for four hours."""
+    mine, theirs = scored("zipf-1.5", seed, 60), scored("zipf-1.5", seed, 60, Kcl3)
+    assert mine.peak_lag <= theirs.peak_lag
+    assert 0 < mine.moves < theirs.moves
+
+
+def test_a_partition_that_becomes_hot_is_believed_after_the_rounds() -> None:
+    """At most four samples of what its member cannot read: 0.2 of all upon a fair share, less what a member can do."""
+    too_much = TOTAL * 0.2 + TOTAL / MEMBERS * (1 - HEADROOM)
+    assert scored("wandering", 5, 300).peak_lag < too_much * SAMPLE_S * (RULES.rounds + 1)
+
+
+def test_load_changes_at_any_of_three_samples() -> None:
+    """A rule that looks at every third sample must not find each change in its first."""
+    begins = {int(np.argmax(trace("slow-member", seed).power.min(axis=1) < TOTAL / MEMBERS)) % 3 for seed in range(10)}
+    assert begins == {0, 1, 2}
+
+
+def test_a_reader_that_never_commits_does_not_fall_behind() -> None:
+    loads = Loads({"t": 2}, 1_000)
+    for second in range(3):
+        loads.take("t", 0, [second * 100, second * 100], [second * 50, UNKNOWN], second * 1_000)
+        loads.taken()
+    written, growth = loads.growth()
+    assert (written.tolist(), growth.tolist()) == ([100.0, 0.0], [50.0, 0.0])
+    owner = np.array([0, 1], dtype=np.int32)
+    assert falls_behind(owner, written, growth, 2)
+    assert not falls_behind(owner, written, growth * 0.05, 2)
+    assert not falls_behind(np.array([-1, 1], dtype=np.int32), written, growth, 2)
+    assert loads.counted(1_000, behind=True).tolist() == loads.last().records(1_000).tolist()
+    assert loads.counted(1_000, behind=False).tolist() == loads.mean().records(1_000).tolist()
 
 
 def test_kcl_sheds_six_tenths_of_the_excess_to_whoever_has_most_room() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.events import BalanceGoesOn
-from muster.coordinator.core.control.balance.judging import Burden, Owners, Patience, burden, worth_it
+from muster.coordinator.core.control.balance.judging import Burden, Owners, Patience, burden, falls_behind, worth_it
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.ongoing import Balancing
 from muster.coordinator.core.control.balance.problem import Problem, problem_of
@@ -108,9 +108,20 @@ def goes_on(event: BalanceGoesOn, balancing: Balancing, step: Step) -> None:
 def look(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
     """What there is to be evened out: made anew only when the group has changed."""
     if problem_now(group_id, balancing, step) is not None:
-        return judge
+        return keep_up
     balancing.patience.over()
     return None
+
+
+def keep_up(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+    """Whether all members do; by which loads they are judged hangs on it."""
+    problem, loads = problem_now(group_id, balancing, step), balancing.loads
+    if problem is None or loads is None:
+        balancing.patience.over()
+        return None
+    written, growth = (problem.loads(loads, column) for column in loads.growth())
+    balancing.behind = falls_behind(problem.owner, written, growth, len(problem.capacity))
+    return judge
 
 
 def judge(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
@@ -135,8 +146,8 @@ def ask(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
 
 
 def judged(problem: Problem, balancing: Balancing) -> Burden:
-    """What members carry on the average; whoever describes the group is told of it."""
-    found = average(problem, problem.owner, balancing)
+    """What members carry, by the loads that count; whoever describes the group is told of it."""
+    found = carried(problem, problem.owner, balancing)
     balancing.heaviest, balancing.ratio = problem.columns.members[found.who], found.ratio
     return found
 
@@ -201,7 +212,7 @@ def likeness(group: Group, loads: Loads, state: ShardState) -> tuple[object, ...
 
 
 def last_burden(group: Group, state: ShardState) -> Burden | None:
-    """What the members of a balanced group carry, by the mean of the loads. For whoever looks on: nothing is asked for.
+    """What the members of a balanced group carry, by the loads that count. For whoever looks on: nothing is asked for.
 
     None where the balance is off or knows too little yet, and where the group was not at rest since it changed.
     """
@@ -210,22 +221,22 @@ def last_burden(group: Group, state: ShardState) -> Burden | None:
         return None
     if balancing.problem.same != likeness(group, balancing.loads, state):
         return None
-    return average(balancing.problem, balancing.problem.owner, balancing)
+    return carried(balancing.problem, balancing.problem.owner, balancing)
 
 
-def average(problem: Problem, owner: Owners, balancing: Balancing) -> Burden:
-    """What members carry if these own, by the mean of the loads."""
+def carried(problem: Problem, owner: Owners, balancing: Balancing) -> Burden:
+    """What members carry if these own, by the loads that count (`Loads.counted`)."""
     assert balancing.loads is not None
-    mean = balancing.loads.mean_records(balancing.rules.drain_ms)
-    return burden(owner, problem.loads(balancing.loads, mean), problem.capacity)
+    counted = balancing.loads.counted(balancing.rules.drain_ms, balancing.behind)
+    return burden(owner, problem.loads(balancing.loads, counted), problem.capacity)
 
 
 def burdens(problem: Problem, owner: Owners, balancing: Balancing) -> tuple[Burden, Burden]:
-    """By the mean of the loads, and by the last sample alone."""
+    """By the loads that count, and by the last sample alone."""
     assert balancing.loads is not None
     last = balancing.loads.last_records(balancing.rules.drain_ms)
     by_last = burden(owner, problem.loads(balancing.loads, last), problem.capacity)
-    return average(problem, owner, balancing), by_last
+    return carried(problem, owner, balancing), by_last
 
 
 def pays(group_id: str, after: Owners, problem: Problem, balancing: Balancing, step: Step) -> bool:
@@ -246,7 +257,7 @@ def conclude(after: Owners, problem: Problem, group_id: str, balancing: Balancin
     if group is None or problem_now(group_id, balancing, step) is not problem:
         balancing.patience.over()
         return
-    was, becomes = average(problem, problem.owner, balancing), average(problem, after, balancing)
+    was, becomes = carried(problem, problem.owner, balancing), carried(problem, after, balancing)
     why = proof(was, becomes, int((after != problem.owner).sum()), problem, balancing, step.now_ms)
     balancing.patience.over()
     kind = KINDS[type(group)]

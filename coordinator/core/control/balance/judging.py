@@ -51,6 +51,24 @@ def burden(owner: Owners, load: Floats, capacity: Floats) -> Burden:
     return Burden(float(carried[who]), float(load[owned].sum() / capacity.sum()), who)
 
 
+BEHIND = 0.05
+"""A member that reads so much less than is written for it cannot keep up; below that it is noise."""
+
+
+def falls_behind(owner: Owners, written: Floats, growth: Floats, members: int) -> bool:
+    """Whether any member read less in the last sample than was written for it. `written`, `growth`: by partition, as
+    `Loads.growth` tells them.
+
+    >>> owner = np.array([0, 0, 1], dtype=np.int32)
+    >>> falls_behind(owner, np.array([5.0, 5.0, 9.0]), np.array([1.0, -1.0, 2.0]), 2)
+    True
+    """
+    owned = owner >= 0
+    asked = np.bincount(owner[owned], weights=written[owned], minlength=members)
+    left = np.bincount(owner[owned], weights=growth[owned], minlength=members)
+    return bool((left > BEHIND * asked).any())
+
+
 def gain(before: Burden, after: Burden) -> float:
     """By which share the heaviest member becomes lighter, whoever it is then."""
     return 1 - after.heaviest / before.heaviest if before.heaviest else 0.0

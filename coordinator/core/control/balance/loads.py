@@ -141,6 +141,19 @@ class Loads:
             found = self._records[which, drain_ms] = make().records(drain_ms)
         return found
 
+    def counted(self, drain_ms: int, behind: bool) -> Floats:
+        """What each partition counts as, in records: by its means, but by the last sample alone while a member falls
+        behind (`judging.falls_behind`). The means keep calm what harms nobody; where records pile up, each sample that
+        passes before they believe it costs a sample's worth of what is too much."""
+        return self.last_records(drain_ms) if behind else self.mean_records(drain_ms)
+
+    def growth(self) -> tuple[Floats, Floats]:
+        """Records a second that were written in the last sample, and by how many more than were read; nothing where
+        either is not known: a reader that never committed does not fall behind, it is not seen."""
+        written, read = self._last.produced, self._last.consumed
+        known = ~np.isnan(written) & ~np.isnan(read)
+        return np.where(known, written, 0.0), np.where(known, written - read, 0.0)
+
     def by_topic(self, column: Floats) -> dict[str, Floats]:
         """A column of this axis, topic by topic."""
         return {topic: column[start : start + self.counts[topic]] for topic, start in self._base.items()}

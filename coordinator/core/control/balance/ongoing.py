@@ -19,6 +19,8 @@ class Balancing:
     serial: int = 0
     """Of the measurement that is under way; 0: none is."""
     loads: Loads | None = None
+    behind: bool = False
+    """Whether a member fell behind when the group was judged last: the last sample counts then, not the means."""
     asked: int = 0
     """The epoch of the plan that is being made; 0: none is."""
     problem: Problem | None = None

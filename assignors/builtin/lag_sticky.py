@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from muster.assignors.api import Assignment, RebalanceProtocol, Snapshot
 from muster.assignors.data.columns import Columns
 from muster.assignors.options import LagStickyOptions, read_options
-from muster.assignors.solving.weighted import Knobs, Placement
+from muster.assignors.solving.improving import Knobs
+from muster.assignors.solving.weighted import Placement
 
 
 class LagStickyAssignor:

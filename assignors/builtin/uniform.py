@@ -29,7 +29,8 @@ class UniformAssignor:
         import numpy as np
 
         from muster.assignors.options import UniformOptions, read_options
-        from muster.assignors.solving.weighted import Knobs, Placement
+        from muster.assignors.solving.improving import Knobs
+        from muster.assignors.solving.weighted import Placement
 
         options = read_options(self.name, UniformOptions, snapshot.options)
         if options.plain:

@@ -6,16 +6,14 @@ member on its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.data.axis import Ints
-from muster.assignors.data.columns import NOBODY
-
-if TYPE_CHECKING:
-    from muster.assignors.solving.weighted import Placement
+from muster.assignors.data.columns import NOBODY, Columns
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +25,42 @@ SWAP_PARTNERS = 8
 _ROUNDING = 1 - 1e-12  # An error in the last place must not look like a gain for ever.
 
 
-def giants(state: Placement) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """When a move pays; the defaults move whatever makes the heaviest member lighter."""
+
+    tolerance: float = 0.0
+    min_gain: float = 0.0
+    budget: int | None = None
+    dampening: float = 1.0
+    seed: int = 0
+    prove: bool = True  # say what the moves gain
+    frozen: NDArray[np.bool_] | None = None  # partitions that may not move
+    calm: bool = False  # while free partitions are being placed, nothing owned moves
+
+
+class Placed(Protocol):
+    """Who has what, in the middle of a decision (`weighted.Placement`); members are numbered as in `columns`."""
+
+    columns: Columns
+    knobs: Knobs
+    weight: Floats
+    capacity: Floats
+    load: Floats
+    owner: NDArray[np.int32]
+    count: NDArray[np.int64]
+    limit: int
+    frozen: NDArray[np.bool_]
+    moved: int
+
+    def takers_of(self, topic: int) -> NDArray[np.intp]:
+        """Who may be given a partition of the topic."""
+
+    def give(self, where: int, member: int) -> None:
+        """The partition is that member's now."""
+
+
+def giants(state: Placed) -> Floats:
     """The heaviest partition of each member."""
     owned = np.flatnonzero(state.owner != NOBODY)
     out = np.zeros(len(state.load))
@@ -59,7 +92,7 @@ def ratio(load: Floats, fair: Floats) -> Floats:
 class Improver:
     """Each step is off the member that is farthest above its fair load and can still shed."""
 
-    def __init__(self, state: Placement, members: NDArray[np.intp]) -> None:
+    def __init__(self, state: Placed, members: NDArray[np.intp]) -> None:
         self.state, self.members = state, members
         self.giant = giants(state)
         self._judge()

@@ -16,23 +16,9 @@ from numpy.typing import NDArray
 from muster.assignors.data.axis import Ints
 from muster.assignors.data.columns import NOBODY, Columns
 from muster.assignors.options import STANDBY, UniformOptions
-from muster.assignors.solving.improving import Improver
+from muster.assignors.solving.improving import Improver, Knobs
 
 _ONE_BY_ONE = 20_000  # up to here each free partition is placed on its own
-
-
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """When a move pays; the defaults move whatever makes the heaviest member lighter."""
-
-    tolerance: float = 0.0
-    min_gain: float = 0.0
-    budget: int | None = None
-    dampening: float = 1.0
-    seed: int = 0
-    prove: bool = True  # say what the moves gain
-    frozen: NDArray[np.bool_] | None = None  # partitions that may not move
-    calm: bool = False  # while free partitions are being placed, nothing owned moves
 
 
 @dataclass(frozen=True, slots=True)

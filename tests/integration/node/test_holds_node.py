@@ -52,4 +52,4 @@ def test_a_freeze_by_the_command_line_outlives_a_crash(tmp_path: Path) -> None:
             assert (code, err) == (0, "the freeze is over.\n")
             poll_until(lambda: len(second.assignment()) == 2, first, second, what="half of it")
         causes = [e.detail for e in admin.explain("g")]
-        assert any("a storm: 1 member" in detail for detail in causes)
+        assert any("(a storm): 1 member" in detail for detail in causes)

@@ -6,7 +6,7 @@ classic protocol and KIP-848, and through crashes. A leader's plan that was unde
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
@@ -55,8 +55,12 @@ class WhatIsHeldStays(Checker):
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         self.was = dict(core.state.holds)
         self.led = {group_id for group_id in self.was if is_led(core.state.logged(group_id))}
-        for group_id in self.was.keys() - self.known.keys():
-            self._look(core, group_id)
+        for group_id in self.was:
+            group = core.state.logged(group_id)
+            # Who comes and goes in a rebalance of a classic group leaves no record.
+            under_way = isinstance(group, ClassicGroup) and group.state is not GroupState.STABLE
+            if group_id not in self.known or under_way:
+                self._look(core, group_id)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         changed = {group_of(record) for record in effects.records}
@@ -75,6 +79,8 @@ class WhatIsHeldStays(Checker):
             if before is None or after is None or group_id not in self.was or self.harmed(group_id):
                 continue
             self._count_conversion(group_id, before, after)
+            if before.kind is not after.kind:
+                before = replace(before, instances={})  # who was gone comes as a newcomer
             planned = group_id in decided
             self._compare(core, group_id, before, after.situation, planned=planned, by_word=by_word)
         self._rest(core)

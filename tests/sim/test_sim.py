@@ -213,4 +213,4 @@ def test_a_run_can_be_written_as_a_story_that_repeats_itself(tmp_path: Path) -> 
     stage = Stage()
     blocks = [block for block in read_story(path) if block.command]
     assert [stage.run(block.command) for block in blocks] == [block.expected for block in blocks]
-    assert any("Stable" in line or "GroupStored" in line for block in blocks for line in block.expected)
+    assert any("Stored" in line for block in blocks for line in block.expected)

@@ -193,7 +193,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def compaction_changes_nothing(self) -> None:
         """Only the newest record of each key, by its bytes: the state they give is the same."""
         latest: dict[bytes, KeyValue] = {}
-        for stored in encode(self.stage.records).groups:
+        for stored in (KeyValue(*entry) for entry in encode(self.stage.records).groups):
             latest.pop(stored.key, None)
             latest[stored.key] = stored
         shard = Shard(self.stage.limits, 0)

@@ -12,9 +12,12 @@ from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState, RebalanceEntry
+from muster.coordinator.core.types import Cause, GroupState, Outcome, RebalanceEntry
 
 TURNED_CLASSIC = Trigger(Cause.COORDINATOR_FAILOVER, "the group had turned classic, and was not assigned anew yet")
+
+CALL_FOR_A_PLAN = frozenset({Cause.THAW, Cause.DEPLOY_OVER, Cause.DRAINED, Cause.PIN_CHANGED})
+"""Causes under which the ledger tells of what is held, and a rebalance of its own follows."""
 
 TOLD = 5
 """Partitions that a sentence names."""
@@ -44,6 +47,8 @@ def loaded(group: ClassicGroup, step: Step) -> None:
         group.planner = plans.planner_of(group, step)
     if planned_otherwise(group, was, step):
         called_for(group, was, Trigger(Cause.OPERATOR, "settings were changed before the node went down"), step)
+    elif (word := unheeded(group, step)) is not None:
+        prepare_rebalance(group, Trigger(word.cause, f"{word.detail}, before the node went down", word.culprit), step)
     elif step.state.catalog_known:
         watched_again(group, step)
 
@@ -75,6 +80,23 @@ def word_lost(group: ClassicGroup, step: Step) -> None:
     told = last is not None and last.generation == group.generation
     if group.is_in(GroupState.STABLE) and not group.remote and not told:
         prepare_rebalance(group, Trigger(Cause.COORDINATOR_FAILOVER, "who made the last plan is lost"), step)
+
+
+def unheeded(group: ClassicGroup, step: Step) -> RebalanceEntry | None:
+    """The newest word of an operator, or of time, that called for a plan and got none: its rebalance died half way."""
+    ledger, last = step.state.ledgers.get(group.id), history.newest_plan(group, step)
+    if ledger is None or last is None:
+        return None
+    words = [
+        entry
+        for entry in ledger.entries.values()
+        if entry.outcome is Outcome.HELD
+        and entry.cause in CALL_FOR_A_PLAN
+        and entry.number > last.number
+        and entry.generation == group.generation
+        and entry.ended_at_ms > last.ended_at_ms
+    ]
+    return max(words, key=lambda entry: entry.number, default=None)
 
 
 def turned_classic(group: ClassicGroup, step: Step) -> bool:

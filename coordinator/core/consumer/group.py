@@ -111,6 +111,8 @@ class Progress:
     """Static members that came back under another id meanwhile."""
     retry_at_ms: int = 0
     """After a failed assignor: when it may be tried again."""
+    fenced_until_ms: int = 0
+    """After everybody was fenced, or targets were lost: before then, those who worked on partitions may not have noticed."""
     rebalance: RebalanceInProgress | None = None
     before: dict[str, Shares] = field(default_factory=dict)
     """The targets of members that went since the last target was made."""

@@ -29,7 +29,7 @@ def damaged(group: ConsumerGroup, step: Step) -> None:
     """
     for member_id in sorted(group.targets.keys() - group.members.keys()):
         group.progress.before[member_id] = group.targets[member_id]
-        group.progress.retry_at_ms = step.now_ms + SESSION_TIMEOUT.of(step.state, group.id)
+        group.progress.fenced_until_ms = step.now_ms + SESSION_TIMEOUT.of(step.state, group.id)
         step.keep(TargetDeleted(group.id, member_id))
     seen = max(group.epoch, group.target_epoch, *(member.epoch for member in group.members.values()))
     if seen > group.epoch:

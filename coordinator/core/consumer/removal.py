@@ -79,7 +79,7 @@ def begin_anew(group: ConsumerGroup, why: str, step: Step) -> None:
     departure = Departure(why, step.now_ms)
     trigger = Trigger(Cause.MEMBER_FENCED, f"{why}: all members have to join again")
     remove(group, [(member, departure) for member in group.members.values()], trigger, step)
-    group.progress.retry_at_ms = step.now_ms + pause_ms
+    group.progress.fenced_until_ms = step.now_ms + pause_ms
 
 
 def remove(

@@ -79,7 +79,9 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     calm = standing.resting(step.state, group.id)
     if not group.members or group.epoch <= group.target_epoch or (progress.planning and not calm):
         return
-    due_ms = progress.retry_at_ms if calm else max(next_due_ms(group, step), progress.retry_at_ms)
+    due_ms = progress.fenced_until_ms
+    if not calm:
+        due_ms = max(due_ms, progress.retry_at_ms, next_due_ms(group, step))
     if step.now_ms < due_ms:
         step.arm(group.assign_timer, due_ms - step.now_ms)
         return
@@ -154,7 +156,7 @@ def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> N
         if share != group.target_of(member):
             step.keep(TargetStored(group.id, member.id, share))
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
-    group.progress.retry_at_ms = 0
+    group.progress.retry_at_ms = group.progress.fenced_until_ms = 0
     history.decided(group, before, kept.told_in(snapshot), step)
     members.adopted(group.id, kept.inherited, step)
 

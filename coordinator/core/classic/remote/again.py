@@ -10,6 +10,7 @@ from muster.coordinator.core.classic.static import covers_topics
 from muster.coordinator.core.control.assigning import Planner, options_differ, suspended
 from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Outcome, RebalanceEntry
@@ -117,6 +118,12 @@ def planners(entry: RebalanceEntry) -> list[tuple[str, tuple[str, ...]]]:
     """The phases of a rebalance, and whom each waited for: a "plan" that waited for nobody was made here, and so was a
     target ("assign")."""
     return [(phase.name, phase.waited_for) for phase in entry.phases]
+
+
+def planned(group: ClassicGroup, event: Planned, step: Step) -> None:
+    """A plan that was put off is there. Topics that grew while it was made are not in it, and were passed over then."""
+    plans.planned(group, event, step)
+    topics_changed(group, step)
 
 
 def topics_changed(group: ClassicGroup, step: Step) -> None:

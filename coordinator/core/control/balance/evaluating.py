@@ -63,7 +63,10 @@ def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
         return
     balancing.refused = event.refused
     if event.refused:
-        balancing.loads, balancing.serial = None, 0
+        # A rebalance that was begun by these loads is planned by them: without, it would undo what was evened out.
+        if at_rest(event.group_id, step):
+            balancing.loads = None
+        balancing.serial = 0
         balancing.patience.over()
         return
     for topic, first, ends, committed in event.rows:
@@ -72,6 +75,11 @@ def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
         balancing.serial = 0
         loads.taken()
         evaluate(event.group_id, balancing, step)
+
+
+def at_rest(group_id: str, step: Step) -> bool:
+    group = step.state.logged(group_id)
+    return group is None or not group.under_way
 
 
 def evaluate(group_id: str, balancing: Balancing, step: Step) -> None:

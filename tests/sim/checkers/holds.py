@@ -193,13 +193,15 @@ class WhatIsHeldStays(Checker):
                 self.fail(f"{group_id}: {taken} wait for an heir of {former}, and {member_id} has them")
 
     def _left(self, group_id: str, holds: HoldsStored, before: Known, after: Situation, given: set[Cell]) -> None:
-        """In a deploy what a dynamic member leaves waits, unless it is on its way to another or has an heir by now."""
+        """In a deploy what a dynamic member leaves waits, unless it is on its way to another, has an heir by now, or
+        nobody is there who could be given it."""
         waiting = {share.member_id for share in holds.shares}
         for member_id, who in before.situation.who.items():
             if who.instance_id is not None or member_id in after.who or member_id in waiting:
                 continue
             going = {cell for other, cells in before.aims.items() if other != member_id for cell in cells}
-            if left := owned(before.situation)[member_id] - going - given:
+            left = owned(before.situation)[member_id] - going - given
+            if left := {cell for cell in left if any(reads(after, other, cell) for other in after.who)}:
                 self.fail(f"{group_id} is deployed, and {sorted(left)} that {member_id} left wait for nobody")
 
     def _inherited(self, core: Shard, group_id: str, was: HoldsStored, now: HoldsStored, after: Situation) -> None:

@@ -112,7 +112,7 @@ class Progress:
     retry_at_ms: int = 0
     """After a failed assignor: when it may be tried again."""
     fenced_until_ms: int = 0
-    """After everybody was fenced, or targets were lost: before then, those who worked on partitions may not have noticed."""
+    """After everybody was fenced, or targets were lost: until then, who worked on partitions may not have noticed."""
     rebalance: RebalanceInProgress | None = None
     before: dict[str, Shares] = field(default_factory=dict)
     """The targets of members that went since the last target was made."""

@@ -23,7 +23,7 @@ from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import RebalanceDecided
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import GroupState, Outcome
+from muster.coordinator.core.types import GroupState, Outcome, RebalanceEntry
 from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
 from tests.sim.world import World
@@ -46,8 +46,9 @@ class WhatIsHeldStays(Checker):
         self.known: dict[str, Known] = {}
         self.rested: set[str] = set()
         """Frozen groups that have been at home since: no plan from before the freeze is under way."""
-        self.planned_here: set[str] = set()
-        """Calm groups with members for which the coordinator plans: as long as they are, nobody else does."""
+        self.planned_here: dict[str, RebalanceEntry | None] = {}
+        """Calm groups with members for which the coordinator plans: as long as they are, nobody else does. With the
+        newest entry of their ledger when that began: if the log has lost it, nobody was told of that."""
         self.was: dict[str, HoldsStored] = {}
         self.led: set[str] = set()
         """Held groups whose members make their plans, before the step."""
@@ -119,8 +120,8 @@ class WhatIsHeldStays(Checker):
             if self.node.shard_index(group_id) == shard:
                 self.known.pop(group_id, None)
                 self.rested.discard(group_id)
-                if faults.damage or faults.harm:
-                    self.planned_here.discard(group_id)  # who plans may be in what cannot be read
+                if faults.damage or faults.harm or not told(self.planned_here.get(group_id), core, group_id):
+                    self.planned_here.pop(group_id, None)  # who plans may be in what cannot be read
 
     def _look(self, core: Shard, group_id: str) -> None:
         group = core.state.logged(group_id)
@@ -136,17 +137,18 @@ class WhatIsHeldStays(Checker):
             holds, group = core.state.holds.get(group_id), core.state.logged(group_id)
             if holds is None:
                 self.known.pop(group_id, None)
-            self._planner(group_id, holds, group)
+            self._planner(core, group_id, holds, group)
             if holds is None or holds.freeze is None or group is None:
                 self.rested.discard(group_id)
             elif not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE:
                 self.rested.add(group_id)
 
-    def _planner(self, group_id: str, holds: HoldsStored | None, group: Group | None) -> None:
+    def _planner(self, core: Shard, group_id: str, holds: HoldsStored | None, group: Group | None) -> None:
         if holds is None or not holds.calm or group is None or not group.members:
-            self.planned_here.discard(group_id)
+            self.planned_here.pop(group_id, None)
         elif not is_led(group):
-            self.planned_here.add(group_id)
+            if group_id not in self.planned_here:
+                self.planned_here[group_id] = newest(core, group_id)
         elif group_id in self.planned_here:
             self.fail(f"{group_id} has a leader, while nobody may lose anything: {holds}")
 
@@ -237,6 +239,22 @@ class WhatIsHeldStays(Checker):
             others = [m for m in after.who if m not in drained]
             if gained := {cell for cell in new if any(reads(after, other, cell) for other in others)}:
                 self.fail(f"{group_id}: {member_id} is drained, and got {sorted(gained)}")
+
+
+def newest(core: Shard, group_id: str) -> RebalanceEntry | None:
+    ledger = core.ledgers.get(group_id)
+    return max(ledger.entries.values(), key=lambda entry: entry.number, default=None) if ledger is not None else None
+
+
+def told(entry: RebalanceEntry | None, core: Shard, group_id: str) -> bool:
+    """Whether the log still has it; what the ledger has trimmed was there."""
+    ledger = core.ledgers.get(group_id)
+    if entry is None or ledger is None or not ledger.entries:
+        return False
+    kept = ledger.entries.get(entry.number)
+    if kept is None:
+        return entry.number < min(ledger.entries)
+    return (kept.started_at_ms, kept.cause, kept.generation) == (entry.started_at_ms, entry.cause, entry.generation)
 
 
 def is_led(group: Group | None) -> bool:

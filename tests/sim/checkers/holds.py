@@ -40,15 +40,23 @@ class Known:
     aims: dict[str, set[Cell]]
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The newest entry of a group's ledger, and its generation, when something began to hold: if the log has lost them,
+    nobody was told of it."""
+
+    entry: RebalanceEntry | None
+    generation: int
+
+
 class WhatIsHeldStays(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.known: dict[str, Known] = {}
         self.rested: set[str] = set()
         """Frozen groups that have been at home since: no plan from before the freeze is under way."""
-        self.planned_here: dict[str, RebalanceEntry | None] = {}
-        """Calm groups with members for which the coordinator plans: as long as they are, nobody else does. With the
-        newest entry of their ledger when that began: if the log has lost it, nobody was told of that."""
+        self.planned_here: dict[str, Noted] = {}
+        """Calm groups with members for which the coordinator plans: as long as they are, nobody else does."""
         self.was: dict[str, HoldsStored] = {}
         self.led: set[str] = set()
         """Held groups whose members make their plans, before the step."""
@@ -120,7 +128,7 @@ class WhatIsHeldStays(Checker):
             if self.node.shard_index(group_id) == shard:
                 self.known.pop(group_id, None)
                 self.rested.discard(group_id)
-                if faults.damage or faults.harm or not told(self.planned_here.get(group_id), core, group_id):
+                if faults.damage or faults.harm or not kept(self.planned_here.get(group_id), core, group_id):
                     self.planned_here.pop(group_id, None)  # who plans may be in what cannot be read
 
     def _look(self, core: Shard, group_id: str) -> None:
@@ -148,7 +156,7 @@ class WhatIsHeldStays(Checker):
             self.planned_here.pop(group_id, None)
         elif not is_led(group):
             if group_id not in self.planned_here:
-                self.planned_here[group_id] = newest(core, group_id)
+                self.planned_here[group_id] = Noted(newest(core, group_id), group.generation)
         elif group_id in self.planned_here:
             self.fail(f"{group_id} has a leader, while nobody may lose anything: {holds}")
 
@@ -246,15 +254,17 @@ def newest(core: Shard, group_id: str) -> RebalanceEntry | None:
     return max(ledger.entries.values(), key=lambda entry: entry.number, default=None) if ledger is not None else None
 
 
-def told(entry: RebalanceEntry | None, core: Shard, group_id: str) -> bool:
-    """Whether the log still has it; what the ledger has trimmed was there."""
-    ledger = core.ledgers.get(group_id)
-    if entry is None or ledger is None or not ledger.entries:
+def kept(noted: Noted | None, core: Shard, group_id: str) -> bool:
+    """Whether the log has all of that; what the ledger has trimmed was there."""
+    ledger, group = core.ledgers.get(group_id), core.state.logged(group_id)
+    if noted is None or noted.entry is None or ledger is None or not ledger.entries:
         return False
-    kept = ledger.entries.get(entry.number)
-    if kept is None:
-        return entry.number < min(ledger.entries)
-    return (kept.started_at_ms, kept.cause, kept.generation) == (entry.started_at_ms, entry.cause, entry.generation)
+    if group is None or group.generation < noted.generation:
+        return False
+    was, now = noted.entry, ledger.entries.get(noted.entry.number)
+    if now is None:
+        return was.number < min(ledger.entries)
+    return (now.started_at_ms, now.cause, now.generation) == (was.started_at_ms, was.cause, was.generation)
 
 
 def is_led(group: Group | None) -> bool:

@@ -3,6 +3,7 @@
 The log is the simplest there can be: of each producer id the highest epoch that it was told.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,17 +37,28 @@ class TokensNeverGoDown(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.logs: dict[Place, FencedLog] = {}
+        self.lives: Counter[Place] = Counter()
+        """How often a group of that name has gone, and its fences with it"""
+        self.asked: dict[int, int] = {}
+        """The life in which a claim was decided; its answer may be released in the next."""
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         """A group that goes takes its fences with it; who owned then is no owner of the next group of that name."""
+        if isinstance(event, ClaimFence):
+            self.asked[event.request_id] = self.lives[event.group_id, event.topic, event.partition]
         for record in effects.records:
             if isinstance(record, FenceForgotten):
-                self.logs.pop((record.group_id, record.topic, record.partition), None)
+                place = (record.group_id, record.topic, record.partition)
+                self.logs.pop(place, None)
+                self.lives[place] += 1
 
     def released(self, request: Request, reply: Reply) -> None:
         if not isinstance(request, ClaimFence) or not isinstance(reply, ClaimFenceReply) or reply.code:
             return
-        log = self.logs.setdefault((request.group_id, request.topic, request.partition), FencedLog())
+        place = (request.group_id, request.topic, request.partition)
+        if self.asked.pop(request.request_id, 0) != self.lives[place]:
+            return
+        log = self.logs.setdefault(place, FencedLog())
         again = (request.producer_id, request.epoch) == (reply.producer_id, reply.epoch)
         if not again and rank(reply) <= log.granted and not self.harmed(request.group_id):
             self.fail(

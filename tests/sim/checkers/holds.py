@@ -173,7 +173,8 @@ class WhatIsHeldStays(Checker):
         assert holds.freeze is not None
         had, has = as_now(before, after), owned(after)
         for member_id, mine in had.items():
-            if lost := {cell for cell in mine - has[member_id] if reads(after, member_id, cell)}:
+            still = claimed(after, member_id)
+            if lost := {cell for cell in mine - has[member_id] - still if reads(after, member_id, cell)}:
                 self.fail(f"{group_id} is frozen, and {member_id} lost {sorted(lost)}")
         drained = drained_members(holds, after.who)
         settled = [member_id for member_id, mine in had.items() if mine and member_id not in drained]
@@ -191,7 +192,8 @@ class WhatIsHeldStays(Checker):
         self.world.census["plans of calm groups"] += 1
         aim = aims(core, group_id, after)
         for member_id, mine in as_now(before, after).items():
-            if lost := {cell for cell in mine - aim.get(member_id, set()) if reads(after, member_id, cell)}:
+            still = claimed(after, member_id)
+            if lost := {c for c in mine - aim.get(member_id, set()) - still if reads(after, member_id, c)}:
                 self.fail(f"what {group_id} has is to stay where it is, and {member_id} is to lose {sorted(lost)}")
 
     def _nobodys(self, group_id: str, holds: HoldsStored, after: Situation) -> None:
@@ -316,6 +318,12 @@ def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell
         member_id: {(names[topic], partition) for topic, partition in of_ids(share) if topic in names}
         for member_id, share in group.targets.items()
     }
+
+
+def claimed(situation: Situation, member_id: str) -> set[Cell]:
+    """What others say that they still work on: it is withheld from whoever was to have it (KIP-429)."""
+    others = (member for member in situation.snapshot.members if member.id != member_id)
+    return {(topic, each) for other in others for topic, rows in (other.owned or {}).items() for each in rows}
 
 
 def reads(situation: Situation, member_id: str, cell: Cell) -> bool:

@@ -210,7 +210,16 @@ class Simulation:
             return ""
         if group is None or group.state not in (GroupState.STABLE, ConsumerGroupState.STABLE):
             return f"{group_id} is {group.state.value if group else 'gone'}"
+        if group_id in shard.consumer_groups and self.no_way_back(members):
+            return ""
         return self.share_unrest(group_id, {*group.members}, members)
+
+    def no_way_back(self, members: list[Process]) -> bool:
+        """A stranger took the name of workers while nobody was there, and the policy forbids the way back: their
+        resources are no topics, so nobody can give them any."""
+        upgrade_only = self.limits.consumer_migration_policy not in ("bidirectional", "downgrade")
+        read = {tp[0] for process in members for tp in process.part.reads(self.node.topics)}
+        return upgrade_only and not read & self.node.topics.keys()
 
     def share_unrest(self, group_id: str, known: set[str], members: list[Process]) -> str:
         if ghosts := sorted(known - {process.member.member_id for process in members}):

@@ -45,6 +45,14 @@ def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step)
     return RebalanceInProgress(next_number(group_id, step), trigger, previous_generation, step.now_ms)
 
 
+def newest_plan(group: Group, step: Step) -> RebalanceEntry | None:
+    """The entry of the plan that holds. The log may have lost the generation of a newer one: nobody was told of it."""
+    ledger = step.state.ledgers.get(group.id)
+    plans = ledger.entries.values() if ledger else ()
+    kept = [entry for entry in plans if entry.outcome is Outcome.COMPLETED and entry.generation <= group.generation]
+    return max(kept, key=lambda entry: entry.number, default=None)
+
+
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
     step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))

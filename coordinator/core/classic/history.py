@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
+from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
 from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
 from muster.coordinator.core.moves import Before, Diff, Withheld, difference
 from muster.coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
@@ -77,14 +77,6 @@ def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
             group.carried[tp] = replace(withheld, holder=new_id)
     if group.settling is not None:
         group.settling.renamed(old_id, new_id)
-
-
-def newest_plan(group: ClassicGroup, step: Step) -> RebalanceEntry | None:
-    """The entry of the plan that holds. The log may have lost the generation of a newer one: nobody was told of it."""
-    ledger = step.state.ledgers.get(group.id)
-    plans = ledger.entries.values() if ledger else ()
-    kept = [entry for entry in plans if entry.outcome is Outcome.COMPLETED and entry.generation <= group.generation]
-    return max(kept, key=lambda entry: entry.number, default=None)
 
 
 def restored(group: ClassicGroup, step: Step) -> None:

@@ -11,7 +11,7 @@ from muster.assignors.api import Snapshot
 from muster.coordinator.core.bounds import next_generation
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, Handover, MemberState, cells
 from muster.coordinator.core.consumer.records import CurrentStored, Shares, TopicId
-from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
+from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
 from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
 from muster.coordinator.core.moves import Before, Withheld, difference
 from muster.coordinator.core.plan import CONSUMER, Plan, canonical_name
@@ -119,7 +119,7 @@ def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) 
     rebalance = progress.rebalance
     assert rebalance is not None
     rebalance.phases.append(Phase("assign", step.now_ms - rebalance.started_at_ms))
-    diff = difference(Before(before, {}, {}), current_plan(group, step), rebalance)
+    diff = difference(Before(before, {}, let_go_of(group, step)), current_plan(group, step), rebalance)
     write(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
     progress.rebalance = None
     progress.before.clear()
@@ -134,6 +134,17 @@ def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) 
         },
     )
     settle_when_stable(group, step)
+
+
+def let_go_of(group: ConsumerGroup, step: Step) -> dict[tuple[str, int], Withheld]:
+    """What the last plan took from members and gave to nobody yet: a classic group turned into this one between the
+    rounds of a cooperative rebalance. The ledger remembers whose it was, after a crash as well."""
+    last = newest_plan(group, step)
+    return {
+        (move.topic, move.partition): Withheld(move.source)
+        for move in (last.moves if last is not None else ())
+        if not move.target and move.source in group.members
+    }
 
 
 def restored(group: ConsumerGroup, step: Step) -> None:

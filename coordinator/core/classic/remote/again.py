@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
 from muster.coordinator.core.classic.remote import plans
@@ -10,6 +9,7 @@ from muster.coordinator.core.classic.static import covers_topics
 from muster.coordinator.core.control.assigning import Planner, options_differ, suspended
 from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.entries import newest_plan
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
@@ -61,7 +61,7 @@ def still_set(was: Planner, group: ClassicGroup, step: Step) -> bool:
 
 
 def watched_again(group: ClassicGroup, step: Step) -> None:
-    last = history.newest_plan(group, step)
+    last = newest_plan(group, step)
     if group.remote:
         compare(group, step)
     elif last is None:
@@ -77,7 +77,7 @@ def watched_again(group: ClassicGroup, step: Step) -> None:
 
 def word_lost(group: ClassicGroup, step: Step) -> None:
     """If the ledger does not tell who made the last plan either, it may be one that nobody leads, or watches for."""
-    last = history.newest_plan(group, step)
+    last = newest_plan(group, step)
     told = last is not None and last.generation == group.generation
     if group.is_in(GroupState.STABLE) and not group.remote and not told:
         prepare_rebalance(group, Trigger(Cause.COORDINATOR_FAILOVER, "who made the last plan is lost"), step)
@@ -85,7 +85,7 @@ def word_lost(group: ClassicGroup, step: Step) -> None:
 
 def unheeded(group: ClassicGroup, step: Step) -> RebalanceEntry | None:
     """The newest word of an operator, or of time, that called for a plan and got none: its rebalance died half way."""
-    ledger, last = step.state.ledgers.get(group.id), history.newest_plan(group, step)
+    ledger, last = step.state.ledgers.get(group.id), newest_plan(group, step)
     if ledger is None or last is None:
         return None
     words = [
@@ -102,13 +102,13 @@ def unheeded(group: ClassicGroup, step: Step) -> RebalanceEntry | None:
 
 def turned_classic(group: ClassicGroup, step: Step) -> bool:
     """The group had been a KIP-848 group, and no generation has been completed since."""
-    last = history.newest_plan(group, step)
+    last = newest_plan(group, step)
     return last is not None and "assign" in dict(planners(last))
 
 
 def planned_on(group: ClassicGroup, step: Step) -> None:
     """It had turned classic while nobody could lose anything: the coordinator goes on, as before the crash."""
-    last = history.newest_plan(group, step)
+    last = newest_plan(group, step)
     name = wanted_assignor(step.state, group.id) or (last.protocol_name if last is not None else "")
     group.planner = Planner(name, by_setting=True)
     prepare_rebalance(group, TURNED_CLASSIC, step)

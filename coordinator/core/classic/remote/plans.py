@@ -25,6 +25,7 @@ from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
+from muster.coordinator.core.entries import newest_plan
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import (
@@ -260,7 +261,7 @@ def restored(group: ClassicGroup, step: Step) -> None:
     If an operator had set it, the members' own words are lost: none of them counts as asking. Of a plan that balance
     weighed, neither is on record what else would have planned, nor with which options: what is set counts.
     """
-    last = history.newest_plan(group, step)
+    last = newest_plan(group, step)
     if last is None or last.snapshot_source not in (ASKED, SET) or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)

@@ -1,5 +1,6 @@
 """When a group's balance rests, and where it may look on only."""
 
+from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.balance.weighing import eager_member
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.groups.group import Group
@@ -32,8 +33,9 @@ def cannot_act(group: Group | None, plans_itself: bool) -> str:
             "with group.protocol=consumer"
         )
     if member := eager_member(group):
+        stopped = "the whole group" if isinstance(group, ClassicGroup) else "all that it reads"
         return (
             f"member {member!r} of group {group.id!r} lets go of all it has in a rebalance (eager), so every move "
-            "would stop the whole group; let all members offer cooperative assignors only, or set balance=watch"
+            f"would stop {stopped}; let all members offer cooperative assignors only, or set balance=watch"
         )
     return ""

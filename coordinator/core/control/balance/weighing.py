@@ -4,13 +4,14 @@ While a group's balance acts, every plan that the coordinator makes for it is ma
 evened out, the next one, of whatever cause, does not undo.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.registry import resolve
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.assigning import cooperative_names
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, Rules
@@ -98,13 +99,20 @@ def weight_aware(word: str) -> bool:
 
 
 def eager_member(group: Group) -> str:
-    """The first member of a classic group that lets go of everything in a rebalance; empty when none does.
+    """The first member of the classic protocol, in a group of whichever kind, that lets go of everything in a
+    rebalance; empty when none does.
 
     Cooperative is only who offers nothing but cooperative assignors: with an eager one beside them, clients are eager.
     """
-    if not isinstance(group, ClassicGroup):
-        return ""
-    for member in group.members.values():
-        if not cooperative_names().issuperset(member.offer):
-            return member.id
-    return ""
+    return next((member for member, offer in offers(group) if not cooperative_names().issuperset(offer)), "")
+
+
+def offers(group: Group) -> Iterator[tuple[str, frozenset[str]]]:
+    """Members of the classic protocol, and the names that each offers."""
+    if isinstance(group, ClassicGroup):
+        for member in group.members.values():
+            yield member.id, member.offer
+    elif isinstance(group, ConsumerGroup):
+        for other in group.members.values():
+            if other.classic is not None:
+                yield other.id, frozenset(protocol.name for protocol in other.classic.protocols)

@@ -12,6 +12,9 @@ DAY_MS = 86_400_000
 AssignorNames = NewType("AssignorNames", str)
 """Separated by commas."""
 
+PrincipalNames = NewType("PrincipalNames", str)
+"""Separated by semicolons, since a distinguished name has commas."""
+
 
 def known_assignors(names: AssignorNames) -> AssignorNames:
     """The names again. Raises ValueError when one is no assignor, or two are of one name."""

@@ -25,6 +25,7 @@ from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flex
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, present
 from muster.coordinator.kafka.codec.encoding import Encoder
+from muster.coordinator.security.identity import SOMEBODY, Identity
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments, Meter
@@ -131,6 +132,8 @@ class Peer:
     software_name: str = ""
     """What the client said with ApiVersions; empty before that, and for clients that say nothing."""
     software_version: str = ""
+    identity: Identity = SOMEBODY
+    """Who it is, once it has shown that."""
 
 
 class KafkaCall:
@@ -146,6 +149,10 @@ class KafkaCall:
     @property
     def peer_host(self) -> str:
         return self.peer.host
+
+    @property
+    def identity(self) -> Identity:
+        return self.peer.identity
 
     @property
     def client_software_name(self) -> str:

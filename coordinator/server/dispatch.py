@@ -15,6 +15,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
+from muster.coordinator.security.identity import Identity
+
 
 class Call(Protocol):
     """What a handler may know of the call besides its request."""
@@ -26,6 +28,10 @@ class Call(Protocol):
     @property
     def client_software(self) -> str:
         """What the client says it runs, such as `muster-python 0.1.0`; empty when it says nothing."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who calls: somebody, where nobody is asked who they are."""
 
     @property
     def metadata(self) -> Mapping[str, str]:

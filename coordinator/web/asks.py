@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Condition
+from muster.coordinator.security.identity import SOMEBODY, Identity
 
 
 class Refused(Exception):
@@ -35,6 +36,7 @@ class Caller:
     host: str = ""
     software: str = ""
     reason: str = ""
+    identity: Identity = SOMEBODY
 
 
 NOBODY = Caller()

@@ -100,6 +100,7 @@ HEADINGS = {
     "ObserveSettings": "Samples, and the scaler",
     "MetricsSettings": "Metrics",
     "TracingSettings": "Traces",
+    "AuthorizationSettings": "Who may do what",
     "LogSettings": "The log",
 }
 

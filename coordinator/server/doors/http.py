@@ -152,6 +152,7 @@ class InsideCall:
         self.reason = caller.reason
         self.peer_host = caller.host
         self.client_software = caller.software
+        self.identity = caller.identity
 
     def cancelled(self) -> bool:
         return False

@@ -19,6 +19,7 @@ from muster.coordinator.edge.limits import LARGE_BYTES, too_large
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.software import of_user_agent
 from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
+from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.grpc import status
 from muster.coordinator.server.grpc.burden import LARGE_ANSWER, Burden, BurdenLimits
@@ -47,11 +48,12 @@ log = structlog.get_logger("muster.grpc")
 class GrpcCall:
     """The handler's view of a gRPC call; nothing is looked up before somebody asks."""
 
-    __slots__ = ("_burden", "_context")
+    __slots__ = ("_burden", "_context", "identity")
 
-    def __init__(self, context: Context, burden: Burden) -> None:
+    def __init__(self, context: Context, burden: Burden, identity: Identity = SOMEBODY) -> None:
         self._context = context
         self._burden = burden
+        self.identity = identity
 
     @property
     def answer_room(self) -> int:

@@ -50,6 +50,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
+from muster.coordinator.server.node.secured_by import security_of
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -74,6 +75,7 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 if TYPE_CHECKING:
     from muster.coordinator.observe.changes import Changes
     from muster.coordinator.observe.history import History
+    from muster.coordinator.server.security.security import Security
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
@@ -114,6 +116,7 @@ class Node:
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
         self._cluster_id: str | None = None
+        self._security: Security | None = None
 
     @property
     def bound(self) -> Address:
@@ -169,6 +172,7 @@ class Node:
             await self._meet_zookeeper()
             if group_log is None:
                 group_log = await asyncio.to_thread(self._open_log)
+            self._security = await security_of(self._settings, self.broker)
             self._load_groups(group_log)
             await self._register()
         except BaseException:

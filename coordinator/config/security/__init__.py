@@ -1,0 +1,1 @@
+"""Settings of who may do what."""

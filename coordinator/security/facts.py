@@ -1,0 +1,85 @@
+"""What `__security` keeps, as data: users, API tokens, access control lists, quotas. No secret is among it as it is.
+
+Bytes to and from these: `records.py`. What they add up to: `state.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from muster.coordinator.security.acl.model import Acl
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """Of one mechanism (RFC 5802): enough to check a proof, not enough to make one."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """scrypt of a password (RFC 7914)."""
+
+    salt: bytes
+    hash: bytes
+    n: int
+    r: int
+    p: int
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who may log in by a password. `scram` by the mechanism's name."""
+
+    name: str
+    scram: Mapping[str, ScramCredential] = field(default_factory=dict)
+    password: PasswordHash | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """A token is random, so that one round of SHA-256 keeps it."""
+
+    id: str
+    name: str
+    principal: str
+    hash: bytes
+    made_ms: int
+    until_ms: int
+    """By the wall clock; 0: without an end."""
+
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Pairs of a type (`user`, `client-id`, `ip`) and a name, sorted; None stands for the default (KIP-546)."""
+
+
+class UserKey(NamedTuple):
+    name: str
+
+
+class TokenKey(NamedTuple):
+    id: str
+
+
+class AclKey(NamedTuple):
+    acl: Acl
+
+
+class QuotaKey(NamedTuple):
+    entity: QuotaEntity
+
+
+Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey
+Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float]
+"""Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`."""
+
+
+class Change(NamedTuple):
+    """What a record says: this is so from now on; None: no longer."""
+
+    key: Key
+    value: Value | None

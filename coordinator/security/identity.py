@@ -1,0 +1,60 @@
+"""Who speaks on a connection, or in a call."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+USER = "User"
+"""The only kind of principal that Kafka's own authenticators make."""
+
+
+class Principal(NamedTuple):
+    """Somebody, as access control lists name them: `User:alice` (KIP-11)."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS = Principal(USER, "ANONYMOUS")
+"""Who has not said who they are."""
+
+ANYONE = Principal(USER, "*")
+"""Everybody, in an access control list."""
+
+
+def parse_principal(text: str) -> Principal:
+    """Raises ValueError.
+
+    >>> parse_principal("User:CN=worker-1,O=Example")
+    Principal(kind='User', name='CN=worker-1,O=Example')
+    """
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise ValueError(f"{text!r} is no principal; expected KIND:NAME, such as User:alice")
+    return Principal(kind, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A principal, from where it speaks and how it has shown who it is. One object as long as nothing of it changes."""
+
+    principal: Principal
+    host: str
+    """Its address, without the port."""
+    mechanism: str = ""
+    """Such as `SCRAM-SHA-256`, `mTLS`, `TOKEN`; empty for who has shown nothing."""
+    until_s: float = inf
+    """When it ends, by the monotonic clock: a token's end, or the next re-authentication."""
+    token_id: str = ""
+    """Of the API token by which it came, to be looked up when tokens are revoked."""
+
+    @property
+    def anonymous(self) -> bool:
+        return self.principal == ANONYMOUS
+
+
+SOMEBODY = Identity(ANONYMOUS, "")
+"""Whoever asks, where nobody is asked who they are."""

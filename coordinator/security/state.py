@@ -1,0 +1,51 @@
+"""What the records of `__security` add up to."""
+
+from collections.abc import Iterable
+from typing import TypeVar, cast
+
+from muster.coordinator.security.acl.model import Acl
+from muster.coordinator.security.facts import (
+    AclKey,
+    ApiToken,
+    Change,
+    QuotaEntity,
+    QuotaKey,
+    TokenKey,
+    User,
+    UserKey,
+)
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class SecurityState:
+    """Changes only through `apply`."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, User] = {}
+        self.tokens: dict[str, ApiToken] = {}
+        self.acls: set[Acl] = set()
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.version = 0
+        """Rises with each change, so that whoever keeps decisions knows them old. Of this process; not kept."""
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        for key, value in changes:
+            self.version += 1
+            match key:
+                case UserKey(name):
+                    put(self.users, name, cast(User | None, value))
+                case TokenKey(id):
+                    put(self.tokens, id, cast(ApiToken | None, value))
+                case AclKey(acl):
+                    (self.acls.discard if value is None else self.acls.add)(acl)
+                case QuotaKey(entity):
+                    put(self.quotas, entity, cast(dict[str, float] | None, value))
+
+
+def put(table: dict[Key, Value], key: Key, value: Value | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value

@@ -1,0 +1,28 @@
+"""What a node that asks who may do what is made of. Made, and imported, only with `authorizer=acl`."""
+
+from muster.coordinator.config import Settings
+from muster.coordinator.config.security.authorization import principals_of
+from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.server.security.store import SecurityStore
+from muster.storage.broker.broker import Broker
+
+
+class Security:
+    """The lists, and who decides by them. A change of the lists is in force as soon as it is durable."""
+
+    def __init__(self, settings: Settings, broker: Broker) -> None:
+        self.store = SecurityStore(broker)
+        self.authorizer = AclAuthorizer(
+            map(parse_principal, principals_of(settings.super_users)),
+            allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        )
+        self.store.on_change(self._changed)
+
+    def load(self) -> None:
+        """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
+        self.store.load()
+        self._changed()
+
+    def _changed(self) -> None:
+        self.authorizer.replace(self.store.state.acls)

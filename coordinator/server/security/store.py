@@ -1,0 +1,98 @@
+"""`__security`: one compacted partition of the node's log with users, tokens, access control lists and quotas."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from muster.coordinator.security.facts import Change
+from muster.coordinator.security.records import Unreadable, decode, encode
+from muster.coordinator.security.state import SecurityState
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import wall_clock_ms
+from muster.storage.errors import DataDirectoryError, StorageError
+from muster.storage.records.batch import encode_turn, read_batches
+
+SECURITY_TOPIC: Final = "__security"
+PLACE: Final = (SECURITY_TOPIC, 0)
+CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "max.message.bytes": str(8 << 20)}
+READ_BYTES: Final = 4 << 20
+MOST_CHANGES: Final = 10_000
+MOST_BYTES: Final = 4 << 20
+"""Of one write."""
+
+
+class SecurityDamaged(DataDirectoryError):
+    """What lies in `__security` cannot be read, so that nobody knows who may do what: the node does not start."""
+
+
+class SecurityStore:
+    """The state, and its only writer. It lives on the node's event loop; `load` may run in a thread before that."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.state = SecurityState()
+        self._broker = broker
+        self._writing = asyncio.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        self._broken = ""
+
+    def load(self) -> None:
+        """Read what there is; make the topic where there is none. Blocks. Raises SecurityDamaged, StorageError."""
+        if SECURITY_TOPIC not in self._broker.topics():
+            self._broker.create_topic(SECURITY_TOPIC, 1, CONFIGS, internal=True)
+        self._broker.flush([PLACE])
+        for changes in self._read():
+            self.state.apply(changes)
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call this after every change."""
+        self._listeners.append(changed)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """All of it, or nothing; durable, and in force, on return. Raises ValueError, StorageError.
+
+        After a write that the disk has failed nobody knows what a restart would find: further ones are refused.
+        """
+        if len(changes) > MOST_CHANGES:
+            raise ValueError(f"{len(changes)} changes at once; expected at most {MOST_CHANGES}")
+        records = [(*encode(change), None) for change in changes]
+        if not records:
+            return
+        if (size := sum(len(key) + len(value or b"") for key, value, _ in records)) > MOST_BYTES:
+            raise ValueError(f"the changes take {size} bytes together; expected at most {MOST_BYTES}")
+        async with self._writing:
+            if self._broken:
+                raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
+            now_ms = wall_clock_ms()
+            self._broker.append(*PLACE, encode_turn(records, now_ms), now_ms, trusted=True)
+            try:
+                await asyncio.to_thread(self._broker.flush, [PLACE])
+            except (StorageError, OSError) as error:
+                self._broken = str(error)
+                raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
+            self.state.apply(changes)
+            for changed in self._listeners:
+                changed()
+
+    def _read(self) -> Iterator[Iterable[Change]]:
+        offset, end = self._broker.start_offset(*PLACE), self._broker.end_offset(*PLACE)
+        while offset < end:
+            following = offset
+            for batch in read_batches(self._broker.fetch(*PLACE, offset, READ_BYTES).records):
+                following = batch.next_offset
+                if not batch.crc_ok or batch.lost:
+                    raise self._damaged(batch.base_offset, "its bytes are damaged")
+                if batch.control:
+                    continue
+                try:
+                    yield [decode(record.key or b"", record.value) for record in batch.records()]
+                except Unreadable as error:
+                    raise self._damaged(batch.base_offset, str(error)) from error
+            if following <= offset:
+                raise self._damaged(offset, f"nothing can be read, but it ends at {end}")
+            offset = following
+
+    def _damaged(self, offset: int, why: str) -> SecurityDamaged:
+        return SecurityDamaged(
+            f"{SECURITY_TOPIC}-0 at offset {offset}: {why}; the node does not start without knowing who may do what; "
+            "restore the data directory, or start once with authorizer=none on loopback, and set users and rights anew"
+        )

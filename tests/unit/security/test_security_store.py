@@ -1,0 +1,116 @@
+"""Who may do what, kept in a real log in a real directory."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.facts import (
+    AclKey,
+    ApiToken,
+    Change,
+    PasswordHash,
+    QuotaKey,
+    ScramCredential,
+    TokenKey,
+    User,
+    UserKey,
+)
+from muster.coordinator.security.records import Unreadable, decode, encode
+from muster.coordinator.server.security.store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import encode_turn
+
+READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
+ALICE = User("alice", {"SCRAM-SHA-256": ScramCredential(b"salt", 4096, b"s", b"v")}, PasswordHash(b"x", b"y", 2, 8, 1))
+EVERYTHING = [
+    Change(UserKey("alice"), ALICE),
+    Change(TokenKey("t1"), ApiToken("t1", "ci", "User:ci", b"\x00\xff", 5, 6)),
+    Change(AclKey(READS), READS),
+    Change(QuotaKey((("client-id", None), ("user", "alice"))), {"producer_byte_rate": 1024.0}),
+]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    opened = Broker(tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+def opened(broker: Broker) -> SecurityStore:
+    store = SecurityStore(broker)
+    store.load()
+    return store
+
+
+@pytest.mark.parametrize("change", EVERYTHING, ids=lambda change: type(change.key).__name__)
+def test_what_is_written_is_read_again(change: Change) -> None:
+    assert decode(*encode(change)) == change
+    assert decode(encode(change)[0], None) == Change(change.key, None)
+
+
+def test_a_restart_finds_all_that_was_written_and_nothing_that_was_taken_away(broker: Broker) -> None:
+    asyncio.run(opened(broker).write(EVERYTHING))
+    asyncio.run(opened(broker).write([Change(TokenKey("t1"), None)]))
+    state = opened(broker).state
+    assert (state.users, state.tokens, state.acls) == ({"alice": ALICE}, {}, {READS})
+    assert state.quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 1024.0}}
+
+
+def test_clients_may_not_write_to_it(broker: Broker) -> None:
+    opened(broker)
+    assert broker.topic(SECURITY_TOPIC).internal
+    with pytest.raises(StorageError, match="internal"):
+        broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1)
+
+
+def test_a_change_is_in_force_once_it_is_durable_and_whoever_listens_hears_of_it(broker: Broker) -> None:
+    store = opened(broker)
+    heard = []
+    store.on_change(lambda: heard.append(set(store.state.acls)))
+    asyncio.run(store.write([Change(AclKey(READS), READS)]))
+    assert heard == [{READS}]
+
+
+def test_after_a_failed_flush_nothing_is_in_force_and_nothing_more_is_taken(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(broker)
+
+    def fails(places: object = None) -> None:
+        raise StorageError("the disk is gone")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(broker, "flush", fails)
+        with pytest.raises(StorageError, match="the disk is gone"):
+            asyncio.run(store.write(EVERYTHING))
+    assert not store.state.users
+    with pytest.raises(StorageError, match="until the node is restarted: the disk is gone"):
+        asyncio.run(store.write(EVERYTHING))
+
+
+def test_a_node_that_cannot_read_who_may_do_what_says_where_and_does_not_start(broker: Broker) -> None:
+    opened(broker)
+    broker.append(*PLACE, encode_turn([(b'["user","a"]', b'{"version":2}', None)], 1), 1, trusted=True)
+    with pytest.raises(SecurityDamaged, match=r"offset 0: .*is of version 2; this node reads up to 1"):
+        opened(broker)
+
+
+def test_a_value_or_a_write_that_is_too_large_is_refused_before_it_is_written(broker: Broker) -> None:
+    store = opened(broker)
+    large = User("u", {"x" * 70_000: ScramCredential(b"", 1, b"", b"")})
+    with pytest.raises(ValueError, match="expected at most 65536"):
+        asyncio.run(store.write([Change(UserKey("u"), large)]))
+    with pytest.raises(ValueError, match="10001 changes at once; expected at most 10000"):
+        asyncio.run(store.write([EVERYTHING[0]] * 10_001))
+    assert broker.end_offset(*PLACE) == 0
+
+
+@pytest.mark.parametrize("key", [b"", b"[]", b'["nobody"]', b'["acl","TOPIC"]', b"\xff", b'{"a":1}', b'["user"]'])
+def test_a_key_without_shape_is_told_as_such(key: bytes) -> None:
+    with pytest.raises(Unreadable):
+        decode(key, b"{}")

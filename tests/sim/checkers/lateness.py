@@ -1,7 +1,16 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
 from muster.coordinator.core.effects import Effects, Reply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, Heartbeat, Request, SessionHeartbeat, TimerFired
+from muster.coordinator.core.events import (
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    Request,
+    SessionHeartbeat,
+    SyncGroup,
+    TimerFired,
+)
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker
@@ -9,6 +18,11 @@ from tests.sim.world import World
 
 IN, LOST, OUT = 0, -1_000, -2_000
 """A member of a central group that has not answered one ping, two pings, ... stands between the first two."""
+
+
+ASKED = {"join": (JoinGroup,), "sync": (JoinGroup, SyncGroup)}
+"""What the timers of a classic rebalance wait for. Sessions end by others: a heartbeat says that its member is alive,
+not that it has come back, and a member that is heard of again when the time is nearly over has to be quick."""
 
 
 class WhoSentInTimeIsNotExpired(Checker):
@@ -62,6 +76,8 @@ class WhoSentInTimeIsNotExpired(Checker):
                 or member_id not in expired
                 or at_ms > event.deadline_ms + self.world.behind_ms
             ):
+                continue
+            if not isinstance(request, ASKED.get(event.key[0], object)):
                 continue
             if isinstance(request, Heartbeat) and self.generation not in (None, request.generation):
                 continue

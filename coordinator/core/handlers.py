@@ -22,7 +22,7 @@ from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.holds import standing, verbs
+from muster.coordinator.core.control.holds import reloaded, standing, verbs
 from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
@@ -200,7 +200,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
             KINDS[type(group)].damaged(group, step)
         step.keep(LossMended(event.lost_until))
     balance.loaded(step)
-    standing.load(step)
+    reloaded.load(step)
     canary.load(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.

@@ -200,8 +200,7 @@ class WhatIsHeldStays(Checker):
         waiting = {cell: share for share in holds.shares for cell in cells_of(share)}
         self.world.census["steps with shares that wait"] += bool(waiting)
         for member_id, has in owned(after).items():
-            # Who left in a rebalance that a crash took is on record until its session ends.
-            if taken := sorted(cell for cell in has & waiting.keys() if waiting[cell].member_id != member_id):
+            if taken := sorted(has & waiting.keys()):
                 former = waiting[taken[0]].member_id
                 self.fail(f"{group_id}: {taken} wait for an heir of {former}, and {member_id} has them")
 

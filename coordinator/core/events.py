@@ -381,6 +381,8 @@ class LoadMeasured:
     """Nothing more comes of this measurement."""
     refused: str = ""
     """Why there is none."""
+    weighing: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """With the last: of the plugins that the coordinator may run those that take loads, and the options of each."""
 
 
 @value

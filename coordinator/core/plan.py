@@ -58,6 +58,12 @@ def runnable(limits: Limits) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*BUILT_IN, *limits.installed, *limits.remote_assignors)))
 
 
+def plugins(limits: Limits) -> tuple[str, ...]:
+    """The words by which plans are asked for of all that is not built in."""
+    names = (*runnable(limits), *limits.consumer_assignors)
+    return tuple(dict.fromkeys(loadable(name, limits) for name in names if name not in BUILT_IN))
+
+
 AT_ONCE_MEMBERS = 200
 AT_ONCE_PARTITIONS = 2_000
 """Up to these sizes a built-in assignor takes a few milliseconds at most."""

@@ -14,7 +14,7 @@ from muster.assignors.builtin.lag_sticky import LagStickyAssignor
 from muster.coordinator.core.control.balance.judging import Owners, Patience, burden, falls_behind, worth_it
 from muster.coordinator.core.control.balance.loads import Floats, Ints, Loads
 from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.core.control.balance.weighing import LAG_STICKY, options_for
+from muster.coordinator.core.control.balance.weighing import options_for
 
 TOPIC = "t"
 
@@ -60,7 +60,7 @@ class Balance:
             self.patience.over()
             return owner
         resting = {place: at for place, at in self.moved.items() if now_ms - at < rules.cooldown_ms}
-        options = options_for(LAG_STICKY, {}, (TOPIC,), resting, rules, now_ms)
+        options = options_for(LagStickyAssignor.options, {}, (TOPIC,), resting, rules, now_ms)
         wanted = plan(LagStickyAssignor(), owner, carried[0], options)
         mask = np.zeros(len(owner), dtype=np.bool_)
         mask[[partition for _, partition in resting]] = True

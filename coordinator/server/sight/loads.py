@@ -7,19 +7,25 @@ refused, which is said in the log and to the group.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 import structlog
 
+from muster.assignors.api import AssignorError
 from muster.assignors.registry import resolve
-from muster.coordinator.core.control.balance.weighing import LAG_STICKY
+from muster.coordinator.core.control.balance.weighing import LAG_STICKY, takes_loads
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured
+from muster.coordinator.core.plan import plugins, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.observe.history import MAX_GROUPS, MAX_PARTITIONS, Place, admitted
 from muster.coordinator.server.driver.breath import Breath
 from muster.coordinator.server.sight.looking import Looking, Piece, Shards
 
 UNKNOWN = -1
+
+Weighing: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Plugins, and the options of each."""
 
 log = structlog.get_logger("muster.balance")
 
@@ -33,7 +39,7 @@ class LoadMeter:
         self._looking = Looking(engine, ends)
         self._clock_ms = clock_ms
         self._refused: frozenset[str] = frozenset()
-        self._ready = False
+        self._weighing: Weighing | None = None
 
     async def pieces(self, asked: MeasureLoad) -> AsyncIterator[LoadMeasured]:
         """The answer, a piece for a turn of the loop."""
@@ -45,13 +51,13 @@ class LoadMeter:
             )
             yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True, refused=why)
             return
-        if not self._ready:
-            # The first plan would import it in the middle of a turn.
-            self._ready = bool(await asyncio.to_thread(resolve, LAG_STICKY))
+        if self._weighing is None:
+            words = dict.fromkeys(word for core in self._cores() for word in plugins(core.state.limits))
+            self._weighing = await asyncio.to_thread(looked_up, words)
         places = ((topic, partition) for topic, count in asked.topics.items() for partition in range(count))
         async for piece in self._looking.pieces(group_id, Breath(), places):
             yield LoadMeasured(group_id, serial, tuple(rows_of(piece)), self._clock_ms())
-        yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True)
+        yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True, weighing=self._weighing)
 
     def _without_room(self) -> frozenset[str]:
         """Groups that are not measured; the log is told when there are others than before."""
@@ -78,6 +84,21 @@ class LoadMeter:
         for number in range(self._looking.shards):
             if (shard := self._looking.active(number)) is not None and shard.state.balancing:
                 yield shard
+
+
+def looked_up(words: Iterable[str]) -> Weighing:
+    """Which of these plugins take loads. For a thread: what is looked up is imported. So is what plans instead of those
+    that take none, or the first plan would import it in the middle of a turn."""
+    resolve(LAG_STICKY)
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for word in words:
+        try:
+            options = tuple(getattr(resolve(word), "options", ()))
+        except AssignorError:
+            continue  # Whoever has it plan is told.
+        if takes_loads(wants_lags(word), options):
+            found.append((word, options))
+    return tuple(found)
 
 
 def partitions_read(shard: Shard) -> Iterable[tuple[str, int]]:

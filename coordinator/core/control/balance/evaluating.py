@@ -73,6 +73,7 @@ def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
         loads.take(topic, first, ends, committed, event.at_ms)
     if event.last:
         balancing.serial = 0
+        balancing.weighing = dict(event.weighing)
         loads.taken()
         evaluate(event.group_id, balancing, step)
 

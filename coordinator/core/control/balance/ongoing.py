@@ -1,7 +1,7 @@
 """What is going on in a group whose balance is on. Soft: it begins anew with the process."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.core.control.balance.judging import Patience
@@ -19,6 +19,8 @@ class Balancing:
     serial: int = 0
     """Of the measurement that is under way; 0: none is."""
     loads: Loads | None = None
+    weighing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Plugins that take loads, and the options of each; as the last measurement told."""
     behind: bool = False
     """Whether a member fell behind when the group was judged last: the last sample counts then, not the means."""
     asked: int = 0

@@ -6,17 +6,18 @@ evened out, the next one, of whatever cause, does not undo.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from muster.assignors.api import AssignorError, JsonValue, Snapshot
-from muster.assignors.registry import resolve
+from muster.assignors.api import JsonValue, Snapshot
+from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.assigning import cooperative_names
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, Rules
 from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.plan import wants_lags
+from muster.coordinator.core.plan import WANT_LAGS
 from muster.coordinator.core.state import Step
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: 
     """For whichever assignor can use them: the group's own, or `lag-sticky`."""
     rules, loads = balancing.rules, balancing.loads
     assert loads is not None
-    assignor = snapshot.assignor if weight_aware(snapshot.assignor) else LAG_STICKY
+    known = options_of(snapshot.assignor, balancing.weighing)
+    assignor = snapshot.assignor if known is not None else LAG_STICKY
     return replace(
         snapshot,
         assignor=assignor,
         lags=loads.whole(loads.counted(rules.drain_ms, balancing.behind), snapshot.topics),
         options=options_for(
-            assignor,
+            own_options(LAG_STICKY) if known is None else known,
             snapshot.options,
             snapshot.topics,
             memory.last_moves(group_id, rules, step),
@@ -60,14 +62,15 @@ def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: 
 
 
 def options_for(
-    assignor: str,
+    known: Collection[str],
     said: Mapping[str, JsonValue],
     topics: Collection[str],
     moved: Mapping[tuple[str, int], int],
     rules: Rules,
     now_ms: int,
 ) -> dict[str, JsonValue]:
-    """What the assignor is told: what balance hands in, and what an operator has said besides (`said`).
+    """What the assignor is told: what balance hands in, and what an operator has said besides (`said`), of the options
+    that it knows.
 
     `moved`: when partitions moved that rest since. Rounds and cooldowns keep the group calm, so what pays is done at
     once and whole: an assignor that dampens each plan by itself, or is content before the load is even, would find the
@@ -78,10 +81,9 @@ def options_for(
         if topic in topics:
             times.setdefault(topic, {})[str(partition)] = max(0, at_ms)
     budget: dict[str, JsonValue] = {"move.budget": rules.move_budget} if rules.move_budget else {}
-    known = frozenset(getattr(resolve(assignor), "options", ()))
     unless_said: dict[str, JsonValue] = {"dampening": 1.0, "imbalance.tolerance": rules.min_gain * EVEN_ENOUGH}
     return {
-        **{name: value for name, value in {**unless_said, **said}.items() if name in known - set(OWN_OPTIONS)},
+        **{name: value for name, value in {**unless_said, **said}.items() if name in set(known) - set(OWN_OPTIONS)},
         "min.gain": rules.min_gain,
         **budget,
         "cooldown.ms": rules.cooldown_ms,
@@ -90,12 +92,25 @@ def options_for(
     }
 
 
-def weight_aware(word: str) -> bool:
-    """Whether the assignor takes loads, and lets itself be told when a move pays."""
-    try:
-        return wants_lags(word) and set(OWN_OPTIONS) <= set(getattr(resolve(word), "options", ()))
-    except AssignorError:
-        return False
+def options_of(word: str, plugins: Mapping[str, tuple[str, ...]]) -> Collection[str] | None:
+    """The options of an assignor that takes loads and lets itself be told when a move pays; None of one that does not.
+
+    Of plugins, whoever measures tells that (`LoadMeasured.weighing`): no class of theirs is looked for here.
+    """
+    if word not in BUILT_IN:
+        return plugins.get(word)
+    known = own_options(word)
+    return known if takes_loads(word in WANT_LAGS, known) else None
+
+
+@cache
+def own_options(built_in: str) -> tuple[str, ...]:
+    return tuple(getattr(resolve(built_in), "options", ()))
+
+
+def takes_loads(wants_lags: bool, options: Collection[str]) -> bool:
+    """Whether an assignor that says so of itself can be balanced by."""
+    return wants_lags and set(OWN_OPTIONS) <= set(options)
 
 
 def eager_member(group: Group) -> str:

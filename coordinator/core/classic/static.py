@@ -22,7 +22,7 @@ from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.plan import shares_of, topics_of
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.core.types import DELAYED, Cause, GroupState
 from muster.coordinator.errors import ErrorCode
 
 
@@ -101,10 +101,12 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
     withheld for its sake: it has nothing left to let go of.
 
     No catalog knows the resources of a delayed group (KIP-415): each is one partition. While its delay runs, some are
-    meant to be without an owner, and whoever is there asks again when it is over.
+    meant to be without an owner, and whoever is there asks again when it is over. What its leader knew may be lost, or
+    was too large to keep: then a round more than needed does no harm.
     """
     kept = delay.kept_delay(group.id, step)
-    unlisted = 1 if kept is not None and delay.left_ms(kept, step) is None else 0
+    delayed = kept is not None or group.protocol_name == DELAYED
+    unlisted = 1 if delayed and delay.left_ms(kept, step) is None else 0
     planned: Counter[str] = Counter()
     for member in group.members.values():
         planned.update(shares_of(member.assignment))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.records import CurrentStored
 from muster.coordinator.core.effects import Effects, OffsetCommitReply, Reply
 from muster.coordinator.core.events import Event, OffsetCommit, Request, TimerFired
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
@@ -59,7 +60,9 @@ class CommitsAreFencedAndKept(Checker):
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         group_id = group_of(event)
         if self.epochs and group_id not in core.consumer_groups and group_id in core.groups:
-            self.trailing[group_id] = (core.groups[group_id].generation, self.epochs)
+            # Who turned it may have come in this very step, in a static place, and was told an epoch all the same.
+            told = {each.member_id: each.epoch for each in effects.records if isinstance(each, CurrentStored)}
+            self.trailing[group_id] = (core.groups[group_id].generation, {**self.epochs, **told})
         for record in effects.records:
             match record:
                 case OffsetsStored():

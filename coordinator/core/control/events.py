@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from muster.coordinator.core.control.holds.values import By, Orphans
+from muster.coordinator.core.control.holds.values import By, Orphans, Seen
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.core.value import value
 
@@ -49,6 +49,8 @@ class HoldGroup:
     expected_version: int | None
     validate_only: bool
     operator: str
+    seen: Seen | None = None
+    """What the group's partitions carry, if the node knows; said of what a drain or a pin moves."""
 
 
 @value

@@ -19,7 +19,7 @@ from muster.coordinator.core.control.events import (
     Undrain,
     Unpin,
 )
-from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans, Until
+from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans, Seen, Until
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.edge.words import operator, sentence
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
@@ -42,7 +42,9 @@ ORPHANS: Mapping[int, Orphans | None] = {
 AS_ORPHANS = {word: cast(pb.Orphans, number) for number, word in ORPHANS.items() if word is not None}
 
 
-def hold_group(request: pb.HoldGroupRequest, request_id: RequestId, *, client_host: str) -> HoldGroup:
+def hold_group(
+    request: pb.HoldGroupRequest, request_id: RequestId, *, client_host: str, seen: Seen | None = None
+) -> HoldGroup:
     return HoldGroup(
         request_id,
         shape.name("group_id", request.group_id),
@@ -51,6 +53,7 @@ def hold_group(request: pb.HoldGroupRequest, request_id: RequestId, *, client_ho
         request.expected_version if request.HasField("expected_version") else None,
         request.validate_only,
         operator(client_host, shape.reason("reason", request.reason)),
+        seen,
     )
 
 

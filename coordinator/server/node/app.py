@@ -36,7 +36,7 @@ from muster.coordinator.server.journal.reports import (
     report_status,
 )
 from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.node.beside import completed, lag_before
+from muster.coordinator.server.node.beside import carried_now, completed, lag_before
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
 from muster.coordinator.server.node.lags import meter_of
@@ -418,7 +418,9 @@ class Node:
         )
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
         fences = fencing(self.driver, self.engine, self.broker, self.log_requests)
-        control = GroupControl(self.driver, self.engine.shards, partial(lag_before, self.history, self._clock.now_ms))
+        before = partial(lag_before, self.history, self._clock.now_ms)
+        carried = partial(carried_now, self.history, self._clock.now_ms)
+        control = GroupControl(self.driver, self.engine.shards, before, carried)
         return table_of(groups, control, records, self._staging) | fences
 
     def _topics_changed(self) -> None:

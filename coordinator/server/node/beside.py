@@ -1,11 +1,15 @@
 """What a shadow is shown beside the recorded snapshot: lags where it asks for them, and rates to measure by."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from muster.assignors.api import Snapshot
+from muster.coordinator.core.control.holds.values import Seen
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.plan import loadable, wants_lags
 from muster.coordinator.core.shard import Shard
@@ -29,6 +33,31 @@ def lag_before(history: "History | None", clock_ms: Callable[[], int], group_id:
     now_ms = clock_ms()
     recent = lags[times >= now_ms - HOUR_MS]
     return (float(recent.mean()), now_ms - int(times[-len(recent)])) if len(recent) else (0.0, 0)
+
+
+AT_ONCE = 500
+"""So many partitions of a group are gone through in the loop's turn."""
+
+
+async def carried_now(history: "History | None", clock_ms: Callable[[], int], group_id: str) -> Seen | None:
+    """What each partition of the group carries, if it was looked at lately."""
+    known = history.rates(group_id) if history is not None and history.fresh(group_id, clock_ms()) else None
+    if known is None:
+        return None
+    return by_topic(known) if len(known.places) <= AT_ONCE else await asyncio.to_thread(by_topic, known)
+
+
+def by_topic(known: "Rates") -> Seen:
+    """What has not been seen counts nothing."""
+    seen: dict[str, tuple[list[float], list[int]]] = {}
+    pace = np.nan_to_num(np.fmax(known.produced, known.consumed))
+    for (topic, partition), rate, lag in zip(known.places, pace.tolist(), known.lag_now.tolist(), strict=True):
+        rates, lags = seen.setdefault(topic, ([], []))
+        missing = partition + 1 - len(rates)
+        rates.extend([0.0] * missing)
+        lags.extend([0] * missing)
+        rates[partition], lags[partition] = rate, max(0, lag)
+    return seen
 
 
 def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work | Rest:

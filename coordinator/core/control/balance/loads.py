@@ -27,6 +27,11 @@ class Carried:
     consumed: Floats
     lag: Floats
 
+    @property
+    def pace(self) -> Floats:
+        """Records a second that come in or are read, whichever is more."""
+        return np.maximum(self.produced, self.consumed)
+
     def records(self, drain_ms: int) -> Floats:
         """A partition's load, as the records to be read of it in `drain_ms`: what comes in or is read meanwhile, and
         what waits already. Divided by that time it is `max(produce rate, consume rate) + lag / drain target`.
@@ -34,7 +39,7 @@ class Carried:
         >>> Carried(np.array([2.0]), np.array([3.0]), np.array([600.0])).records(300_000).tolist()
         [1500.0]
         """
-        return np.maximum(self.produced, self.consumed) * (drain_ms / 1000) + self.lag
+        return self.pace * (drain_ms / 1000) + self.lag
 
 
 class Loads:

@@ -99,7 +99,7 @@ def drain(ask: AskDrain, ground: Ground, for_ms: int | None) -> Begun:
     sentence = (
         f"{several(len(meant), 'member')} with {ask.by.value} {ask.name!r} {'has' if len(meant) == 1 else 'have'} "
         f"{several(len(held), 'partition')}: "
-        f"{len(leaving)} move at once{pace}, to {several(len(who) - len(drained), 'member')}"
+        f"{len(leaving)} move at once{pace}, to {several(len(who) - len(drained), 'member')}{ground.carrying(leaving)}"
     )
     return Begun(after, sentence, Cause.DRAINED if leaving and not after.calm else None)
 
@@ -127,9 +127,10 @@ def pin(ask: AskPin, ground: Ground, for_ms: int | None) -> Begun:
     if taker not in meant:
         why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
         return Begun(after, f"{where} stays with {owner or 'nobody'}: {why}")
-    others_moved = ground.moved_by(after).keys() - {(ask.topic, ask.partition)}
+    moved = ground.moved_by(after).keys() | {(ask.topic, ask.partition)}
+    others_moved = moved - {(ask.topic, ask.partition)}
     more = f", and {several(len(others_moved), 'partition')} the other way" if others_moved else ""
-    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}"
+    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{ground.carrying(moved)}"
     return Begun(after, sentence, Cause.PIN_CHANGED)
 
 

@@ -1,11 +1,13 @@
 """What a verb stands on: the group, what is held of it so far, and who has what."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.holds.correction import Situation, cells, corrected
-from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.control.holds.figures import carrying, measured
+from muster.coordinator.core.control.holds.values import HoldsStored, Seen
 from muster.coordinator.core.control.holds.weights import Cell
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import Kind
@@ -22,6 +24,8 @@ class Ground:
     holds: HoldsStored
     operator: str
     step: Step
+    seen: Seen | None = None
+    """What partitions carry, if the node has looked."""
     situation: Situation = field(init=False)
     """Who its members are, what they read and what they have."""
 
@@ -54,6 +58,11 @@ class Ground:
         had, then = self.owners, self.owners_under(after, budget)
         return {cell: member_id for cell, member_id in then.items() if cell in had and had[cell] != member_id}
 
+    def carrying(self, moved: Collection[Cell]) -> str:
+        """What these carry of all that the group has, to be said after what moves; empty where nobody knows."""
+        seen = measured(self.step.state, self.group.id) or self.seen
+        return carrying(moved, self.owners, seen) if seen else ""
+
     def planned_here(self, verb: str) -> None:
         """Raises for a group whose members make their plans: the coordinator has no hand in those."""
         if self.plans_itself:
@@ -65,12 +74,12 @@ class Ground:
             )
 
 
-def ground(group_id: str, operator: str, step: Step) -> Ground:
+def ground(group_id: str, operator: str, step: Step, seen: Seen | None = None) -> Ground:
     """Raises GROUP_ID_NOT_FOUND: what does not exist cannot be held."""
     group = step.state.logged(group_id)
     if group is None:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-    return Ground(group, standing.held(step.state, group_id), operator, step)
+    return Ground(group, standing.held(step.state, group_id), operator, step, seen)
 
 
 def several(count: int, what: str) -> str:

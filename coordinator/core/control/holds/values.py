@@ -1,5 +1,6 @@
 """What is held, as hard facts: small values, one record for each group."""
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -8,6 +9,9 @@ from muster.coordinator.core.value import value
 
 Share: TypeAlias = tuple[tuple[str, Partitions], ...]
 """Topic and partitions, by topic."""
+
+Seen: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[int]]]
+"""Topic -> of each partition: records a second, written or read, whichever is more; and records that wait."""
 
 
 class Orphans(Enum):

@@ -25,7 +25,7 @@ THE_COORDINATOR = "the coordinator"
 def hold_group(request: HoldGroup, step: Step) -> None:
     """Freeze, deploy, drain or pin, if the version is still the expected one. Refusals change nothing."""
     group_id_given(request.group_id)
-    found = ground(request.group_id, request.operator, step)
+    found = ground(request.group_id, request.operator, step, request.seen)
     same_version(request, found)
     begun = asking.begin(request.ask, found, request.for_ms)
     after = begun.after

@@ -69,7 +69,7 @@ def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
 
 def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
     ledger = state.ledgers.setdefault(record.group_id, Ledger())
-    ledger.entries[record.entry.number] = record.entry
+    ledger.keep(record.entry)
     ledger.settlements.pop(record.entry.number, None)
     if record.entry.outcome is Outcome.GROUP_DELETED:
         state.farewells.pop(record.group_id, None)
@@ -96,7 +96,7 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
     ledger = state.ledgers.get(record.group_id)
     if ledger is None:
         return
-    ledger.entries.pop(record.number, None)
+    ledger.forget(record.number)
     ledger.settlements.pop(record.number, None)
     if state.farewells.get(record.group_id) == record.number:
         del state.farewells[record.group_id]

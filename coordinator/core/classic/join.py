@@ -80,7 +80,7 @@ def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
 def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
     """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
     not_dead(group)
-    if door.is_shut(group, request, step):
+    if group.id in step.state.holds and door.is_shut(group, request, step):
         door.wait(group, request, rebalance_timeout(request), step)
         return
     try:
@@ -148,7 +148,7 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 
 def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
-    if door.returns(group, member, request, step):
+    if group.id in step.state.holds and door.returns(group, member, request, step):
         return
     changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
     match group.state:

@@ -93,7 +93,9 @@ class Members(dict[str, Member]):
         return request_id
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """The member offers these from now on."""
+        """The member offers these from now on; as a rule they are what it offered before."""
+        if protocols == member.protocols:
+            return
         self._withdraw(member)
         member.protocols = protocols
         self._supporters.update(member.offer)

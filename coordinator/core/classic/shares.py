@@ -35,7 +35,8 @@ def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step
 def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
     """Everyone has asked for its share: nobody is waited for any more, and none of them insists on a leader."""
     if not group.pending_syncs:
-        group.insisting -= {member.client for member in group.members.values()}
+        if group.insisting:
+            group.insisting -= {member.client for member in group.members.values()}
         step.disarm(group.sync_timer)
         if group.state is GroupState.STABLE:
             history.close_settling(group, step)

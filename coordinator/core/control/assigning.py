@@ -103,7 +103,9 @@ def cooperative_names() -> frozenset[str]:
 
 def cooperative_enough(request: JoinGroup, state: ShardState) -> None:
     """With `cooperative.only`, refuse whoever would behave eagerly: one eager name among its offers makes it so."""
-    if request.protocol_type != CONSUMER or not COOPERATIVE_ONLY.of(state, request.group_id):
+    if request.group_id not in state.settings or request.protocol_type != CONSUMER:
+        return
+    if not COOPERATIVE_ONLY.of(state, request.group_id):
         return
     eager = [protocol.name for protocol in request.protocols if protocol.name not in cooperative_names()]
     if eager:

@@ -155,7 +155,11 @@ def member_from_subscription(
     generation from user data when the subscription is too old to have one. User data that cannot be
     read says nothing about ownership, as in Java; it does not spoil the group.
     """
-    said = parse_subscription(blob, lists)
+    return member_of(member_id, instance_id, parse_subscription(blob, lists), assignor)
+
+
+def member_of(member_id: str, instance_id: str | None, said: Subscription, assignor: str = "") -> Member:
+    """As `member_from_subscription`, of a subscription that has been read; its claims are passed on as they are."""
     owned: Partitions | None = said.owned if said.version >= 1 else None
     generation = said.generation
     if assignor == "sticky":

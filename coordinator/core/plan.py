@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.assignors.data.user_data import TopicLists, member_from_subscription, parse_assignment, parse_subscription
+from muster.assignors.data.user_data import Subscription, member_of, parse_assignment, parse_subscription
 from muster.assignors.registry import BUILT_IN, own_name, resolve
 from muster.assignors.run import run
 from muster.coordinator.core.types import Limits, Partitions
@@ -123,6 +123,8 @@ REMEMBERED_BLOBS = 4_096
 """Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
 REMEMBERED_ASSIGNMENTS = 1_024
 """The old and the new shares of one round of 500 members."""
+REMEMBERED_SUBSCRIPTIONS = 1_024
+"""The same of what they say when they join: it is read for its topics, its claims and the ledger's snapshot."""
 
 
 def assignment_of(blob: bytes) -> Mapping[str, Partitions]:
@@ -155,6 +157,17 @@ def _shares(blob: bytes) -> Mapping[str, int]:
 _remembered_shares = lru_cache(maxsize=REMEMBERED_BLOBS)(_shares)
 
 
+def subscription_of(blob: bytes) -> Subscription:
+    """What a member says that it reads and still holds. ValueError: the blob is not ConsumerProtocol.
+
+    One answer for all who ask for the same bytes: nobody may change it.
+    """
+    return _remembered_subscription(blob) if len(blob) <= REMEMBERED_BYTES else parse_subscription(blob)
+
+
+_remembered_subscription = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(parse_subscription)
+
+
 def topics_of(blob: bytes) -> frozenset[str] | None:
     """The subscribed topics, or None when they cannot be known."""
     return _remembered_topics(blob) if len(blob) <= REMEMBERED_BYTES else _topics(blob)
@@ -162,7 +175,7 @@ def topics_of(blob: bytes) -> frozenset[str] | None:
 
 def _topics(blob: bytes) -> frozenset[str] | None:
     try:
-        return frozenset(parse_subscription(blob).topics)
+        return frozenset(subscription_of(blob).topics)
     except ValueError:
         return None
 
@@ -177,7 +190,7 @@ def owned_of(blob: bytes) -> Mapping[str, frozenset[int]]:
 
 def _owned(blob: bytes) -> Mapping[str, frozenset[int]]:
     try:
-        owned = parse_subscription(blob).owned
+        owned = subscription_of(blob).owned
     except ValueError:
         return {}
     return {topic: frozenset(partitions) for topic, partitions in (owned or {}).items()}
@@ -190,10 +203,9 @@ def rebuilt_snapshot(
     assignor: str, members: Mapping[str, tuple[str | None, bytes]], partitions: Mapping[str, int]
 ) -> Snapshot | None:
     """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
-    lists = TopicLists()
     try:
         known: list[AssignorMember] = [
-            member_from_subscription(member_id, instance_id, blob, lists=lists)
+            member_of(member_id, instance_id, subscription_of(blob))
             for member_id, (instance_id, blob) in members.items()
         ]
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from muster.assignors.data.values import Facts, JsonValue, Member
@@ -14,6 +14,9 @@ _T = TypeVar("_T")
 
 _SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options")
 _MEMBER_FIELDS = ("id", "topics", "owned", "generation", "instance_id", "rack", "user_data")
+
+_write = json.JSONEncoder(separators=(",", ":")).encode
+_AT_A_TIME = 20
 
 
 class SnapshotFields(TypedDict):
@@ -47,14 +50,19 @@ def dump(snapshot: Facts) -> str:
 def compact(fields: Mapping[str, object]) -> str:
     """A JSON object without spaces.
 
-    Long lists are written entry by entry: the interpreter lets other threads run in between.
+    Long lists are written some entries at a time: the interpreter lets other threads run in between.
     """
-    write = json.JSONEncoder(separators=(",", ":")).encode
     parts = []
     for key, value in fields.items():
-        text = f"[{','.join(map(write, value))}]" if isinstance(value, list) else write(value)
-        parts.append(f"{write(key)}:{text}")
+        text = f"[{','.join(_in_portions(value))}]" if isinstance(value, list) else _write(value)
+        parts.append(f"{_write(key)}:{text}")
     return f"{{{','.join(parts)}}}"
+
+
+def _in_portions(entries: list[object]) -> Iterator[str]:
+    """The entries of a list as text, without its brackets."""
+    for begin in range(0, len(entries), _AT_A_TIME):
+        yield _write(entries[begin : begin + _AT_A_TIME])[1:-1]
 
 
 def load(text: str | bytes) -> SnapshotFields:

@@ -116,7 +116,8 @@ def move_bytes(move: Move) -> int:
 
 def member_bytes(member: MemberPlan) -> int:
     names = text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id)
-    return names + ENTRY_BYTES + share_bytes(dict(member.assigned))
+    shares = sum(text_bytes(topic) + FIXED_BYTES + PARTITION_BYTES * len(numbers) for topic, numbers in member.assigned)
+    return names + ENTRY_BYTES + shares
 
 
 def cut_settlement(settlement: Settlement, limit: int) -> Settlement:

@@ -104,3 +104,12 @@ def test_bad_problems_name_the_field(change, complaint):
 def test_a_problem_that_is_no_object_is_refused():
     with pytest.raises(ValueError, match="problem: expected an object"):
         solve([1])
+
+
+def test_a_long_list_of_members_is_one_list() -> None:
+    """It is written some members at a time."""
+    for count in (0, 1, 19, 20, 21, 40, 41):
+        members = [Member(f"m{number}", ("a",), owned={"a": (number,)}) for number in range(count)]
+        whole = json.dumps(json.loads(Snapshot({"a": 50}, members).to_json()), separators=(",", ":"))
+        assert Snapshot({"a": 50}, members).to_json() == whole
+        assert [member["id"] for member in json.loads(whole)["members"]] == [member.id for member in members]

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
 from muster.coordinator.config.settings import Settings, known_settings
-from muster.coordinator.config.values import AssignorNames, PrincipalNames
+from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
 from muster.storage.wording import as_text
 from muster.storage.wording import expected as in_words
 
@@ -108,6 +108,8 @@ def expected(field: FieldInfo) -> str:
         return "names of assignors, separated by commas"
     if field.annotation is PrincipalNames:
         return "principals such as User:alice, separated by semicolons, or nothing"
+    if field.annotation is FileText:
+        return "the path of a file, or nothing"
     if field.annotation is ConnectText:
         return "HOST:PORT,HOST:PORT/CHROOT or nothing"
     if field.annotation is AddressOrNone:

@@ -15,6 +15,7 @@ from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
+from muster.coordinator.config.security.audit import AuditSettings
 from muster.coordinator.config.security.authorization import AuthorizationSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
@@ -34,6 +35,7 @@ class Settings(
     MetricsSettings,
     TracingSettings,
     AuthorizationSettings,
+    AuditSettings,
     WaitingSettings,
     GroupSettings,
     ConsumerGroupSettings,

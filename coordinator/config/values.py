@@ -15,6 +15,9 @@ AssignorNames = NewType("AssignorNames", str)
 PrincipalNames = NewType("PrincipalNames", str)
 """Separated by semicolons, since a distinguished name has commas."""
 
+FileText = NewType("FileText", str)
+"""The path of a file; empty for none."""
+
 
 def known_assignors(names: AssignorNames) -> AssignorNames:
     """The names again. Raises ValueError when one is no assignor, or two are of one name."""

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
+
 MOST_NAMES: Final = 5
 
 ACTIONS: Final = frozenset(
@@ -29,6 +31,9 @@ class Call(Protocol):
     @property
     def client_software(self) -> str: ...
 
+    @property
+    def identity(self) -> Identity: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -41,6 +46,7 @@ class Action:
     door: str
     refused: int
     reason: str
+    principal: Principal = ANONYMOUS
 
 
 Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
@@ -57,7 +63,8 @@ def watched(handler: Handler, what: str, door: str, tell: Tell) -> Handler:
         response = await handler(request, call)
         reason = str(getattr(request, "reason", "") or getattr(call, "reason", ""))
         by = getattr(call, "door", door)
-        tell(Action(what, named(request), call.peer_host, call.client_software, by, refusals(response), reason))
+        who = call.identity.principal
+        tell(Action(what, named(request), call.peer_host, call.client_software, by, refusals(response), reason, who))
         return response
 
     def chosen(request: Any, call: Call) -> Awaitable[Any]:

@@ -101,6 +101,7 @@ HEADINGS = {
     "MetricsSettings": "Metrics",
     "TracingSettings": "Traces",
     "AuthorizationSettings": "Who may do what",
+    "AuditSettings": "What is told of it",
     "LogSettings": "The log",
 }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.config import Address, Settings
+from muster.coordinator.edge.audit import Tell
 from muster.coordinator.kafka.connections.connection import ConnectionLimits
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.dispatch import Dispatch
@@ -17,7 +18,6 @@ from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
-from muster.coordinator.server.journal.lines import tell_action
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.storage.broker.requests import LogRequests
 
@@ -79,8 +79,10 @@ class KafkaDoor:
         instruments: "Instruments | None" = None,
         observed: ObservedGroups | None,
         elsewhere: Callable[[str], bool],
+        tell: Tell,
     ) -> None:
-        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have."""
+        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
+        do."""
         settings = self._settings
 
         def endpoint() -> Endpoint:
@@ -100,7 +102,7 @@ class KafkaDoor:
             elsewhere=elsewhere,
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
-        await self._listener.start(Dispatch((groups, records, configs), instruments, tell_action))
+        await self._listener.start(Dispatch((groups, records, configs), instruments, tell))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

@@ -10,7 +10,7 @@ import structlog
 from muster.coordinator.config import Address, Settings, known_settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
-from muster.coordinator.edge.audit import ACTIONS, Action, watched
+from muster.coordinator.edge.audit import ACTIONS, Action, Tell, watched
 from muster.coordinator.server.dispatch import Method
 
 MOST_UNSETTLED: Final = 10_000
@@ -111,10 +111,10 @@ def tell(group_id: str, entry: RebalanceEntry) -> None:
     )
 
 
-def audited(table: Mapping[str, Method]) -> dict[str, Method]:
+def audited(table: Mapping[str, Method], tell: Tell) -> dict[str, Method]:
     """The same methods, those by which operators change something watched."""
     return {
-        path: replace(method, handler=watched(method.handler, path.rpartition("/")[2], "grpc", tell_action))
+        path: replace(method, handler=watched(method.handler, path.rpartition("/")[2], "grpc", tell))
         if path.rpartition("/")[2] in ACTIONS
         else method
         for path, method in table.items()

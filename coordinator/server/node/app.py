@@ -50,7 +50,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import security_of
+from muster.coordinator.server.node.secured_by import security_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -187,7 +187,7 @@ class Node:
             raise
         self._start_driver()
         joins = join_bytes(self._settings)
-        table = audited(self._table())
+        table = audited(self._table(), tell := teller(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
             ids = partial(topic_ids, self.broker)
@@ -212,6 +212,7 @@ class Node:
                 partitions=lambda: self._partitions,
                 observed=self._zookeeper.groups if self._zookeeper is not None else None,
                 elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
+                tell=tell,
             )
         if self._http is not None:
             from muster.coordinator.server.doors.http import Inside
@@ -253,6 +254,8 @@ class Node:
         self._isolation.close()
         await self._listener.stop(LAST_WORDS_S)
         self._lines.close()
+        if self._security is not None:
+            await self._security.stop()
         log.info("stopped")
 
     async def _meet_zookeeper(self) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.audit import Tell
+from muster.coordinator.server.journal.lines import tell_action
 from muster.storage.broker.broker import Broker
 
 if TYPE_CHECKING:
@@ -18,4 +20,10 @@ async def security_of(settings: Settings, broker: Broker) -> "Security | None":
 
     security = Security(settings, broker)
     await asyncio.to_thread(security.load)
+    await security.start()
     return security
+
+
+def teller(security: "Security | None") -> Tell:
+    """Who is told what operators do: the audit, where there is one."""
+    return tell_action if security is None else security.audit.action

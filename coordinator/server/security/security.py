@@ -4,6 +4,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 
@@ -17,12 +18,21 @@ class Security:
             map(parse_principal, principals_of(settings.super_users)),
             allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
+        self.trail = AuditTrail(settings.audit_log)
+        self.audit = self.trail.audit
         self.store.on_change(self._changed)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
         self.store.load()
         self._changed()
+
+    async def start(self) -> None:
+        """Raises StorageError."""
+        await self.trail.start()
+
+    async def stop(self) -> None:
+        await self.trail.stop()
 
     def _changed(self) -> None:
         self.authorizer.replace(self.store.state.acls)

@@ -11,6 +11,7 @@ from muster.coordinator.config import Address, load_settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
+from muster.coordinator.security.identity import SOMEBODY
 from muster.coordinator.server.journal import lines
 from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action, tell_where
 
@@ -84,7 +85,7 @@ def test_rebalances_that_wait_to_settle_are_bounded(monkeypatch: pytest.MonkeyPa
     assert [line["group"] for line in logged] == ["a"]
 
 
-CALL = SimpleNamespace(peer_host="10.0.4.17", client_software="muster-python 0.1.0")
+CALL = SimpleNamespace(peer_host="10.0.4.17", client_software="muster-python 0.1.0", identity=SOMEBODY)
 
 
 def acted(what: str, request: Any, response: Any) -> list[Action]:

@@ -1,0 +1,112 @@
+"""The audit: what is told, how much of it, and where to."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.edge.audit import Action
+from muster.coordinator.security.acl.model import Operation, ResourceType
+from muster.coordinator.security.identity import Identity, Principal
+from muster.coordinator.server.security.audit import MOST_KINDS, MOST_REFUSALS, Audit, AuditFile, Line
+from muster.storage.errors import StorageError
+
+BOB = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN", token_id="t1")
+
+
+class Said:
+    """An audit with a clock of ours, and what it wrote."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.now_s = 0.0
+        self.audit = Audit(self.lines.append, lambda: self.now_s)
+
+    def refuse(self, times: int = 1, who: Identity = BOB, name: str = "orders") -> None:
+        for _ in range(times):
+            self.audit.refused(who, "grpc", Operation.READ, ResourceType.TOPIC, name, "Fetch")
+
+
+def test_a_refusal_says_who_from_where_what_on_what() -> None:
+    said = Said()
+    said.refuse()
+    assert said.lines == [
+        {
+            "event": "refused",
+            "principal": "User:bob",
+            "host": "10.0.0.7",
+            "token": "t1",
+            "door": "grpc",
+            "api": "Fetch",
+            "operation": "READ",
+            "resource_type": "TOPIC",
+            "resource": "orders",
+            "outcome": "denied",
+        }
+    ]
+
+
+def test_many_of_a_kind_become_a_few_lines_and_a_sum() -> None:
+    said = Said()
+    for at in range(1239):
+        said.refuse(name=f"topic-{at}")
+    assert len(said.lines) == MOST_REFUSALS
+    said.now_s = 10.0
+    said.audit.sum_up()
+    assert said.lines[-1]["more"] == "and 1,234 more of this kind in 10 s"
+    said.refuse()
+    assert len(said.lines) == MOST_REFUSALS + 2, "a new window, a new line"
+
+
+def test_who_comes_from_everywhere_takes_bounded_memory_and_lines() -> None:
+    said = Said()
+    for at in range(10_000):
+        said.refuse(who=Identity(BOB.principal, f"10.0.{at // 256}.{at % 256}"))
+    assert len(said.lines) == MOST_KINDS + MOST_REFUSALS
+    assert len(said.audit._seen) == MOST_KINDS + 1
+
+
+def test_an_act_carries_the_principal_and_no_value() -> None:
+    said = Said()
+    said.audit.action(Action("AlterConfigs", "orders", "10.0.0.7", "kcat", "kafka", 0, "", BOB.principal))
+    (line,) = said.lines
+    assert (line["principal"], line["action"], line["resource"], line["outcome"], line["software"]) == (
+        "User:bob",
+        "AlterConfigs",
+        "orders",
+        "done",
+        "kcat",
+    )
+
+
+def test_a_failed_login_names_no_user() -> None:
+    said = Said()
+    said.audit.login_failed("10.0.0.7", "kafka", "PLAIN", "wrong password or user")
+    assert set(said.lines[0]) == {"event", "host", "door", "mechanism", "why"}
+
+
+def test_names_are_bounded() -> None:
+    said = Said()
+    said.refuse(name="x" * 30_000)
+    assert len(said.lines[0]["resource"]) < 600
+
+
+def test_the_file_has_one_object_a_line_and_survives_logrotate(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    file = AuditFile(path)
+    file.open()
+    audit = Audit(file.write)
+    audit.acted(BOB, "grpc", "CreateAcls", "two\nlines")
+    file.flush()
+    path.rename(tmp_path / "audit.log.1")
+    audit.acted(BOB, "grpc", "DeleteAcls", "topic:t")
+    file.close()
+    first = (tmp_path / "audit.log.1").read_text().splitlines()
+    assert [json.loads(line)["action"] for line in first] == ["CreateAcls"]
+    assert [json.loads(line)["action"] for line in path.read_text().splitlines()] == ["DeleteAcls"]
+    assert path.stat().st_mode & 0o077 == 0, "nobody else reads it"
+
+
+def test_a_file_that_cannot_be_written_is_no_start(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"audit\.log is "):
+        AuditFile(tmp_path / "nowhere" / "audit.log").open()

@@ -1,0 +1,240 @@
+"""What each request of each door needs: the one table. The doors ask by it, the page shows it, the tests go through it.
+
+Kafka's APIs need what Kafka's brokers ask for (KafkaApis, ControllerApis of 4.1). A request without a row fails a test.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from muster.coordinator.security.acl.model import Operation, ResourceType
+
+READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
+
+class Lacking(Enum):
+    """What becomes of what the caller has no right to."""
+
+    REFUSED = "refused"
+    """With the code of its kind of resource: 29, 30, 31 or 53."""
+    LEFT_OUT = "left out"
+    """The answer reads as if it were not there."""
+
+
+class Right(NamedTuple):
+    operation: Operation
+    resource_type: ResourceType
+    of: str = ""
+    """Whose: fields of the request, from the outside inwards; of the answer, if it begins with `->`. Empty: the
+    cluster's."""
+    lacking: Lacking = Lacking.REFUSED
+    instead: "Right | None" = None
+    """Who has this one needs not the other."""
+    when: str = ""
+    """Empty: always."""
+
+
+Rights: TypeAlias = tuple[Right, ...]
+"""All that a request needs. Empty: everybody may."""
+
+REFUSALS: Final = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
+"""Kafka's codes for who has no right to a resource of the type."""
+
+
+def left_out(operation: Operation, kind: ResourceType, of: str, instead: Right | None = None) -> Right:
+    return Right(operation, kind, of, Lacking.LEFT_OUT, instead)
+
+
+def on_cluster(operation: Operation) -> Right:
+    return Right(operation, CLUSTER)
+
+
+MEMBER: Final = (Right(READ, GROUP, "group_id"),)
+CONFIGS_OF_A_NODE: Final = "a broker"
+CONFIG_ROWS_READ: Final = (
+    Right(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    Right(DESCRIBE_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    Right(DESCRIBE_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+)
+CONFIG_ROWS_CHANGED: Final = (
+    Right(ALTER_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    Right(ALTER_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    Right(ALTER_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+)
+ANY_TOPIC: Final = "any one at all"
+NEW_TOPIC: Final = "one that is missing and would be made"
+
+API_RIGHTS: Final[Mapping[str, Rights]] = {
+    "Produce": (
+        Right(WRITE, TOPIC, "topic_data.name"),
+        Right(WRITE, TRANSACTIONAL_ID, "transactional_id", when="records of a transaction"),
+    ),
+    "Fetch": (Right(READ, TOPIC, "topics.topic"),),
+    "ListOffsets": (Right(DESCRIBE, TOPIC, "topics.name"),),
+    "Metadata": (
+        Right(DESCRIBE, TOPIC, "topics.name"),
+        Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE), when=NEW_TOPIC),
+        left_out(DESCRIBE, TOPIC, "-> topics.name"),
+    ),
+    "OffsetCommit": (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    "OffsetFetch": (
+        Right(DESCRIBE, GROUP, "groups.group_id"),
+        Right(DESCRIBE, TOPIC, "groups.topics.name"),
+        left_out(DESCRIBE, TOPIC, "-> groups.topics.name"),
+    ),
+    "FindCoordinator": (
+        Right(DESCRIBE, GROUP, "coordinator_keys", when="of groups"),
+        Right(DESCRIBE, TRANSACTIONAL_ID, "coordinator_keys", when="of transactions"),
+    ),
+    "JoinGroup": MEMBER,
+    "Heartbeat": MEMBER,
+    "LeaveGroup": MEMBER,
+    "SyncGroup": MEMBER,
+    "DescribeGroups": (Right(DESCRIBE, GROUP, "groups"),),
+    "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
+    "SaslHandshake": (),
+    "ApiVersions": (),
+    "CreateTopics": (
+        Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),
+        left_out(DESCRIBE_CONFIGS, TOPIC, "-> topics.configs"),
+    ),
+    "DeleteTopics": (Right(DELETE, TOPIC, "topics.name"),),
+    "DeleteRecords": (Right(DELETE, TOPIC, "topics.name"),),
+    "InitProducerId": (
+        Right(
+            Operation.IDEMPOTENT_WRITE,
+            CLUSTER,
+            instead=Right(WRITE, TOPIC, ANY_TOPIC),
+            when="without a transactional id",
+        ),
+        Right(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
+    ),
+    "DescribeAcls": (on_cluster(DESCRIBE),),
+    "CreateAcls": (on_cluster(ALTER),),
+    "DeleteAcls": (on_cluster(ALTER),),
+    "DescribeConfigs": CONFIG_ROWS_READ,
+    "AlterConfigs": CONFIG_ROWS_CHANGED,
+    "SaslAuthenticate": (),
+    "CreatePartitions": (Right(ALTER, TOPIC, "topics.name"),),
+    "DeleteGroups": (Right(DELETE, GROUP, "groups_names"),),
+    "IncrementalAlterConfigs": CONFIG_ROWS_CHANGED,
+    "OffsetDelete": (Right(DELETE, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    "DescribeClientQuotas": (on_cluster(DESCRIBE_CONFIGS),),
+    "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
+    "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
+    "AlterUserScramCredentials": (on_cluster(ALTER),),
+    "DescribeCluster": (on_cluster(DESCRIBE),),
+    "ConsumerGroupHeartbeat": (
+        Right(READ, GROUP, "group_id"),
+        Right(DESCRIBE, TOPIC, "subscribed_topic_names"),
+        left_out(DESCRIBE, TOPIC, "topics that subscribed_topic_regex matches"),
+    ),
+    "ConsumerGroupDescribe": (
+        Right(DESCRIBE, GROUP, "group_ids"),
+        Right(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+    ),
+    "ListConfigResources": (on_cluster(DESCRIBE_CONFIGS),),
+}
+"""By an API's name. Those that no node serves yet have the row that they will need."""
+
+GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
+CONTROL: Final = "/coordinator.rpc.v1.GroupControl/"
+FENCING: Final = "/coordinator.rpc.v1.Fencing/"
+SECURITY: Final = "/coordinator.rpc.v1.Security/"
+BROKER: Final = "/storage.rpc.v1.Broker/"
+STAGING: Final = "/storage.rpc.v1.Staging/"
+SCALER: Final = "/externalscaler.ExternalScaler/"
+HEALTH: Final = "/grpc.health.v1.Health/"
+
+LOOK: Final = (Right(DESCRIBE, GROUP, "group_id"),)
+SET: Final = (Right(ALTER_CONFIGS, GROUP, "group_id"),)
+PATTERN: Final = left_out(DESCRIBE, TOPIC, "topics that the pattern matches")
+OF_ENTRIES: Final = left_out(DESCRIBE, TOPIC, "-> topics of its entries")
+SCALED: Final = (Right(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),)
+
+RPC_RIGHTS: Final[Mapping[str, Rights]] = {
+    GROUPS + "FindCoordinator": (Right(DESCRIBE, GROUP, "key"),),
+    GROUPS + "JoinGroup": MEMBER,
+    GROUPS + "SyncGroup": MEMBER,
+    GROUPS + "Heartbeat": MEMBER,
+    GROUPS + "ConsumerGroupHeartbeat": (
+        Right(READ, GROUP, "group_id"),
+        Right(DESCRIBE, TOPIC, "subscribed_topic_names.names"),
+        PATTERN,
+    ),
+    GROUPS + "ConsumerGroupDescribe": (
+        Right(DESCRIBE, GROUP, "group_ids"),
+        Right(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+    ),
+    GROUPS + "LeaveGroup": MEMBER,
+    GROUPS + "OffsetCommit": (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    GROUPS + "OffsetFetch": (
+        Right(DESCRIBE, GROUP, "group_id"),
+        Right(DESCRIBE, TOPIC, "topics.name"),
+        left_out(DESCRIBE, TOPIC, "-> topics.name"),
+    ),
+    GROUPS + "OffsetDelete": (Right(DELETE, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    GROUPS + "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
+    GROUPS + "DescribeGroups": (Right(DESCRIBE, GROUP, "groups"),),
+    GROUPS + "DeleteGroups": (Right(DELETE, GROUP, "groups_names"),),
+    GROUPS + "RemoveMembers": MEMBER,
+    GROUPS + "DescribeGroupSettings": (Right(DESCRIBE_CONFIGS, GROUP, "group_id"),),
+    GROUPS + "AlterGroupSettings": SET,
+    GROUPS + "ExplainGroup": (*LOOK, OF_ENTRIES),
+    GROUPS + "SimulateAssignment": (
+        Right(DESCRIBE, GROUP, "group_id", when="of a group"),
+        Right(DESCRIBE, TOPIC, "-> topics of the plan"),
+    ),
+    GROUPS + "DescribeNode": (on_cluster(DESCRIBE),),
+    GROUPS + "WatchGroup": (*LOOK, OF_ENTRIES),
+    GROUPS + "Session": (
+        Right(READ, GROUP, "hello.group_id, register_consumer.group_id"),
+        Right(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
+        PATTERN,
+    ),
+    CONTROL + "HoldGroup": SET,
+    CONTROL + "ResumeGroup": SET,
+    CONTROL + "DescribeHolds": LOOK,
+    CONTROL + "StartCanary": SET,
+    CONTROL + "EndCanary": SET,
+    CONTROL + "DescribeCanary": LOOK,
+    FENCING + "ClaimFence": (Right(READ, GROUP, "group_id"), Right(WRITE, TOPIC, "logs.topic")),
+    SECURITY + "DescribeUsers": (on_cluster(DESCRIBE),),
+    SECURITY + "AlterUsers": (on_cluster(ALTER),),
+    SECURITY + "DescribeTokens": (on_cluster(DESCRIBE),),
+    SECURITY + "CreateToken": (on_cluster(ALTER),),
+    SECURITY + "RevokeTokens": (on_cluster(ALTER),),
+    SECURITY + "DescribeAcls": (on_cluster(DESCRIBE),),
+    SECURITY + "CreateAcls": (on_cluster(ALTER),),
+    SECURITY + "DeleteAcls": (on_cluster(ALTER),),
+    SECURITY + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
+    SECURITY + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
+    BROKER + "Metadata": (Right(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
+    BROKER + "CreateTopics": (Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
+    BROKER + "DeleteTopics": (Right(DELETE, TOPIC, "topic_names"),),
+    BROKER + "CreatePartitions": (Right(ALTER, TOPIC, "topics.name"),),
+    BROKER + "DescribeConfigs": (Right(DESCRIBE_CONFIGS, TOPIC, "topics"),),
+    BROKER + "AlterConfigs": (Right(ALTER_CONFIGS, TOPIC, "topics.topic"),),
+    BROKER + "Produce": (Right(WRITE, TOPIC, "topic_data.name"),),
+    BROKER + "Fetch": (Right(READ, TOPIC, "topics.topic"),),
+    BROKER + "MultiFetch": (Right(READ, TOPIC, "fetches.topic"),),
+    BROKER + "InitProducerId": API_RIGHTS["InitProducerId"],
+    BROKER + "ListOffsets": (Right(DESCRIBE, TOPIC, "topics.name"),),
+    BROKER + "DeleteRecords": (Right(DELETE, TOPIC, "topics.name"),),
+    STAGING + "StageRecords": (Right(WRITE, TOPIC, "topic_data.name"),),
+    STAGING + "CommitStaged": (Right(WRITE, TOPIC, "topics of what was staged"),),
+    STAGING + "AbortStaged": (Right(WRITE, TOPIC, "topics of what was staged"),),
+    SCALER + "IsActive": SCALED,
+    SCALER + "StreamIsActive": SCALED,
+    SCALER + "GetMetricSpec": SCALED,
+    SCALER + "GetMetrics": (Right(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),),
+    HEALTH + "Check": (),
+    HEALTH + "List": (),
+    HEALTH + "Watch": (),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": (),
+}
+"""By a method's full name. Health and reflection are asked who they are by settings of their own, not by these."""

@@ -133,3 +133,7 @@ class Draining(Refusal):
 
     def __init__(self, text: str = "the node is shutting down; find the coordinator again") -> None:
         super().__init__(text)
+
+
+class NotAuthenticated(Refusal):
+    """Nobody has shown who they are, or they are that no longer. The text goes to the client: it says what to bring."""

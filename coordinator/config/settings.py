@@ -16,6 +16,7 @@ from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
 from muster.coordinator.config.security.audit import AuditSettings
+from muster.coordinator.config.security.authentication import AuthenticationSettings
 from muster.coordinator.config.security.authorization import AuthorizationSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
@@ -36,6 +37,7 @@ class Settings(
     TracingSettings,
     AuthorizationSettings,
     AuditSettings,
+    AuthenticationSettings,
     WaitingSettings,
     GroupSettings,
     ConsumerGroupSettings,

@@ -9,17 +9,23 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.web import api, events, metrics_route, probes
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.counting import Counted, Meters, telling
+from muster.coordinator.web.entry import Entry
 from muster.coordinator.web.guard import Guard
 from muster.coordinator.web.pages import routes as pages
 from muster.coordinator.web.refusals import response_of
 
 
-def app_of(asks: Asks, settings: Settings, meters: Meters | None = None) -> ASGIApp:
-    """The application of one node. It does nothing before it is asked; `meters`: where it counts what it answers."""
+def app_of(asks: Asks, settings: Settings, meters: Meters | None = None, gate: AsksWho | None = None) -> ASGIApp:
+    """The application of one node. It does nothing before it is asked; `meters`: where it counts what it answers.
+
+    `gate`: who knows who asks; None: nobody is asked.
+    """
+    entry = None if gate is None else Entry(gate, probes_anonymous=settings.http_probes_anonymous)
     tokens = Tokens()
     inner = Routes(
         routes=telling(
@@ -28,13 +34,14 @@ def app_of(asks: Asks, settings: Settings, meters: Meters | None = None) -> ASGI
                 *metrics_route.routes(asks),
                 *api.routes(asks, tokens, actions=settings.http_actions),
                 *events.routes(asks, settings.http_max_event_streams),
-                *pages.routes(asks, tokens, actions=settings.http_actions),
+                *pages.routes(asks, tokens, actions=settings.http_actions, entry=entry),
             )
         ),
         exception_handlers={HTTPException: refuse},
     )
     inner.router.redirect_slashes = False
-    guarded = Guard(inner, host_names=settings.http_host_names, max_body_bytes=settings.http_max_request_bytes)
+    most_bytes = settings.http_max_request_bytes
+    guarded = Guard(inner, host_names=settings.http_host_names, max_body_bytes=most_bytes, entry=entry)
     return guarded if meters is None else Counted(guarded, meters)
 
 

@@ -9,8 +9,10 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster.coordinator.edge import words
+from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.web.addresses import name_of
 from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.entry import IDENTITY, Entry
 from muster.coordinator.web.refusals import response_of
 
 MOST_HEADERS: Final = 100
@@ -34,9 +36,15 @@ log = structlog.get_logger("muster.http")
 
 
 class Guard:
-    """Refuses what was meant for another host, or is too large; every exception becomes a JSON refusal."""
+    """Refuses what was meant for another host, is too large, or comes from somebody whom `entry` does not know.
 
-    def __init__(self, app: ASGIApp, *, host_names: frozenset[str], max_body_bytes: int) -> None:
+    Every exception becomes a JSON refusal.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, host_names: frozenset[str], max_body_bytes: int, entry: Entry | None = None
+    ) -> None:
+        self._entry = entry
         self._app = app
         self._host_names = host_names
         self._max_body_bytes = max_body_bytes
@@ -56,7 +64,10 @@ class Guard:
         try:
             self._check(scope)
             scope = {**scope, "path": whole_segments(scope["raw_path"])}
-            await self._app(scope, self._counted(receive), guarded)
+            if self._entry is None:
+                await self._app(scope, self._counted(receive), guarded)
+            else:
+                await self._for_known(self._entry, scope, self._counted(receive), guarded)
         except Refused as refused:
             ending = refused
         except Exception as error:
@@ -68,6 +79,14 @@ class Guard:
         else:
             # Half an answer has gone out: its end must not look like a whole one.
             raise ConnectionAbortedError(ending.text)
+
+    async def _for_known(self, entry: Entry, scope: Scope, receive: Receive, send: Send) -> None:
+        identity = await entry.identified(scope)
+        try:
+            async with entry.lasting(scope["path"], identity):
+                await self._app({**scope, IDENTITY: identity}, receive, send)
+        except NotAuthenticated as error:
+            raise Refused(401, "NOT_AUTHENTICATED", str(error)) from None
 
     def _check(self, scope: Scope) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]

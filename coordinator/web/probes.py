@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.runtime.conditions import GROUPS, Condition
 from muster.coordinator.web.asks import Asks, NodeHealth
+from muster.coordinator.web.entry import IDENTITY
 from muster.coordinator.web.refusals import json_response
 
 NOT_WRITABLE = ("disk-full", "log-fenced", "log-gone")
@@ -20,20 +21,26 @@ def routes(asks: Asks) -> list[Route]:
         return json_response({"status": "ok"})
 
     async def readyz(request: Request) -> Response:
-        return verdict("ready", missing(asks.health()))
+        return verdict("ready", missing(asks.health()), tell=may_hear(request))
 
     async def startupz(request: Request) -> Response:
         health = asks.health()
-        return verdict("started", [] if health.started else still_loading(health))
+        return verdict("started", [] if health.started else still_loading(health), tell=may_hear(request))
 
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/startupz", startupz)]
 
 
-def verdict(well: str, lacking: list[dict[str, Any]]) -> Response:
+def may_hear(request: Request) -> bool:
+    """Whether reasons are told: where it is asked who asks, not to those who have not said it."""
+    return IDENTITY not in request.scope or not request.scope[IDENTITY].anonymous
+
+
+def verdict(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> Response:
     """200, or 503 with what is missing: [{"name", "sentence", ...}]."""
     if not lacking:
         return json_response({"status": well})
-    return json_response({"status": f"not {well}", "missing": lacking}, 503, {"retry-after": "1"})
+    told = {"missing": lacking} if tell else {}
+    return json_response({"status": f"not {well}", **told}, 503, {"retry-after": "1"})
 
 
 def missing(health: NodeHealth) -> list[dict[str, Any]]:

@@ -102,6 +102,7 @@ HEADINGS = {
     "TracingSettings": "Traces",
     "AuthorizationSettings": "Who may do what",
     "AuditSettings": "What is told of it",
+    "AuthenticationSettings": "Who is it",
     "LogSettings": "The log",
 }
 

@@ -15,10 +15,11 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
+from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.limits import LARGE_BYTES, too_large
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.software import of_user_agent
-from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import Draining, NotAuthenticated, NotNow, NotThere, Overloaded
 from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.grpc import status
@@ -34,7 +35,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 Reader: TypeAlias = Callable[[bytes], Coroutine[Any, Any, Message]]
-Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
+Answer: TypeAlias = Callable[[Any, Context, Identity], Coroutine[Any, Any, bytes | None]]
 
 DOOR = "grpc"
 """This door's name among metrics."""
@@ -84,7 +85,8 @@ class Methods(grpc.GenericRpcHandler):
     """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape.
 
     `most_bytes` has the requests, by full name of their method, that need not be as large as the transport allows.
-    Calls are counted in `instruments`, if there are any.
+    Calls are counted in `instruments`, if there are any. `gate` is asked who calls, before anything is decoded; without
+    one nobody is.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class Methods(grpc.GenericRpcHandler):
         most_bytes: Mapping[str, int] = MappingProxyType({}),
         instruments: "Instruments | None" = None,
         limits: BurdenLimits | None = None,
+        gate: AsksWho | None = None,
     ) -> None:
+        self._gate = gate
         self._instruments = instruments
         self.burden = Burden(limits or BurdenLimits())
         self._most_bytes = most_bytes
@@ -132,11 +136,14 @@ class Methods(grpc.GenericRpcHandler):
                 answer = unary(method, self.burden) if meter is None else metered(method, meter, self.burden)
                 return grpc.unary_unary_rpc_method_handler(self._served(method, answer, meter))
             case Kind.SERVER_STREAM:
-                answer = lasting(server_stream(method, self.burden, meter), self.burden)
+                answer = self._lasting(server_stream(method, self.burden, meter))
                 return grpc.unary_stream_rpc_method_handler(self._served(method, answer, meter))
             case Kind.BOTH_STREAM:
-                answer = lasting(server_stream(method, self.burden, meter), self.burden)
+                answer = self._lasting(server_stream(method, self.burden, meter))
                 return grpc.stream_stream_rpc_method_handler(self._served(method, answer, meter))
+
+    def _lasting(self, answer: Answer) -> Answer:
+        return lasting(answer if self._gate is None else as_long_as_known(answer, self._gate), self.burden)
 
     def _served(self, method: Method, answer: Answer, meter: "Meter | None") -> Served:
         """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
@@ -153,6 +160,7 @@ class Methods(grpc.GenericRpcHandler):
         parse = reader(method, self._most_bytes.get(method.full_name))
         parse_all = streamed(parse)
         stream = method.kind is Kind.BOTH_STREAM
+        gate = self._gate
 
         async def serve(data: Any, context: Context) -> bytes | None:
             started = perf_counter()
@@ -160,7 +168,8 @@ class Methods(grpc.GenericRpcHandler):
             try:
                 if self._draining:
                     raise Draining
-                return await answer(parse_all(data) if stream else await parse(data), context)
+                identity = SOMEBODY if gate is None else await identity_of(gate, context)
+                return await answer(parse_all(data) if stream else await parse(data), context, identity)
             except asyncio.CancelledError:
                 refuse(grpc.StatusCode.CANCELLED.name, started)
                 raise
@@ -198,6 +207,8 @@ class Methods(grpc.GenericRpcHandler):
                 return status.overloaded(error)
             case Draining():
                 return status.draining(error)
+            case NotAuthenticated():
+                return status.not_authenticated(error)
             case NotThere():
                 return status.not_there(error)
             case NotNow():
@@ -264,8 +275,8 @@ def over(reading: "asyncio.Task[bytes | None]") -> None:
 def unary(method: Method, burden: Burden) -> Answer:
     handler = method.handler
 
-    async def answer(request: Any, context: Context) -> bytes:
-        response: Message | bytes = await handler(request, GrpcCall(context, burden))
+    async def answer(request: Any, context: Context, identity: Identity) -> bytes:
+        response: Message | bytes = await handler(request, GrpcCall(context, burden, identity))
         data = response if isinstance(response, bytes) else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:
             keep(burden, context, len(data))
@@ -279,9 +290,9 @@ def metered(method: Method, meter: "Meter", burden: Burden) -> Answer:
     handler = method.handler
     coded = "error_code" in method.response_type.DESCRIPTOR.fields_by_name
 
-    async def answer(request: Any, context: Context) -> bytes:
+    async def answer(request: Any, context: Context, identity: Identity) -> bytes:
         started = perf_counter()
-        response = await handler(request, GrpcCall(context, burden))
+        response = await handler(request, GrpcCall(context, burden, identity))
         took_s, encoded = perf_counter() - started, isinstance(response, bytes)
         data: bytes = response if encoded else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:
@@ -305,22 +316,32 @@ def keep(burden: Burden, context: Context, size: int) -> None:
 def lasting(answer: Answer, burden: Burden) -> Answer:
     """The same, as long as its connection has room for a call that lasts."""
 
-    async def counted(request: Any, context: Context) -> bytes | None:
+    async def counted(request: Any, context: Context, identity: Identity) -> bytes | None:
         peer = context.peer()
         burden.begin(peer)
         try:
-            return await answer(request, context)
+            return await answer(request, context, identity)
         finally:
             burden.end(peer)
 
     return counted
 
 
+def as_long_as_known(answer: Answer, gate: AsksWho) -> Answer:
+    """The same, until who calls is that no longer."""
+
+    async def answered(request: Any, context: Context, identity: Identity) -> bytes | None:
+        async with gate.lasting(identity):
+            return await answer(request, context, identity)
+
+    return answered
+
+
 def server_stream(method: Method, burden: Burden, meter: "Meter | None" = None) -> Answer:
     handler = method.handler
 
-    async def answer(request: Any, context: Context) -> None:
-        stream = handler(request, GrpcCall(context, burden))
+    async def answer(request: Any, context: Context, identity: Identity) -> None:
+        stream = handler(request, GrpcCall(context, burden, identity))
         try:
             async for response in stream:
                 await context.write(response.SerializeToString())
@@ -334,6 +355,24 @@ def server_stream(method: Method, burden: Burden, meter: "Meter | None" = None) 
 
 async def end(context: Context, ending: status.Ending) -> NoReturn:
     await context.abort(ending.code, ending.text, ending.trailing_metadata())
+
+
+async def identity_of(gate: AsksWho, context: Context) -> Identity:
+    """Who calls. Raises NotAuthenticated."""
+    host = host_of(context.peer())
+    pairs: Iterable[tuple[str, str | bytes]] = context.invocation_metadata() or ()
+    given = next((value for key, value in pairs if key == "authorization"), "")
+    authorization = given if isinstance(given, str) else ""
+    if authorization and (known := gate.known(host, authorization)) is not None:
+        return known
+    certificate = None if authorization else certificate_of(context)
+    return await gate.identify(host=host, authorization=authorization, certificate=certificate, door=DOOR)
+
+
+def certificate_of(context: Context) -> bytes | None:
+    """The client's certificate as PEM, if it has shown one."""
+    shown: Mapping[str, Iterable[bytes]] = context.auth_context()
+    return next(iter(shown.get("x509_pem_cert", ())), None)
 
 
 def host_of(peer: str) -> str:

@@ -10,7 +10,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.grpc.gated import Gated
 
 STATUS_SERVING = health_pb2.HealthCheckResponse.SERVING
 STATUS_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -57,12 +59,18 @@ class TransportLimits:
 
 
 class GenericOnly:
-    """Stands in for the server where generated code registers its methods: only the generic handler gets through."""
+    """Stands in for the server where generated code registers its methods: only the generic handler gets through.
 
-    def __init__(self, server: grpc.aio.Server) -> None:
+    With a gate it asks who calls first.
+    """
+
+    def __init__(self, server: grpc.aio.Server, gate: AsksWho | None) -> None:
         self._server = server
+        self._gate = gate
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        if self._gate is not None:
+            handlers = [Gated(handler, self._gate) for handler in handlers]
         self._server.add_generic_rpc_handlers(handlers)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
@@ -92,14 +100,15 @@ class Listener:
         await self._server.start()
         await self._server.stop(0)
 
-    async def start(self, methods: Methods) -> None:
-        """Answer calls, and report SERVING."""
+    async def start(
+        self, methods: Methods, *, health_gate: AsksWho | None = None, reflection_gate: AsksWho | None = None
+    ) -> None:
+        """Answer calls, and report SERVING. The gates, where there are any, ask who asks for health and reflection."""
         self._server.add_generic_rpc_handlers((methods,))
-        generic_only = GenericOnly(self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, generic_only)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, GenericOnly(self._server, health_gate))
         names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(names), generic_only
+            reflection.aio.ReflectionServicer(names), GenericOnly(self._server, reflection_gate)
         )
         for service in self._services:
             await self._health.set(service, STATUS_SERVING)

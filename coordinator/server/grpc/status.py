@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from muster.coordinator.edge import words
-from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import Draining, NotAuthenticated, NotNow, NotThere, Overloaded
 
 DOMAIN = "coordinator.rpc.v1"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -65,6 +65,10 @@ def not_there(refusal: NotThere) -> Ending:
 
 def not_now(refusal: NotNow) -> Ending:
     return Ending(grpc.StatusCode.UNAVAILABLE, str(refusal), (error_info("NOT_NOW"),))
+
+
+def not_authenticated(refusal: NotAuthenticated) -> Ending:
+    return Ending(grpc.StatusCode.UNAUTHENTICATED, str(refusal), (error_info("NOT_AUTHENTICATED"),))
 
 
 def failed() -> tuple[Ending, str]:

@@ -50,7 +50,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import security_of, teller
+from muster.coordinator.server.node.secured_by import gates_of, security_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -198,10 +198,11 @@ class Node:
         if self._tracing is not None:
             table = self._tracing.listening(table)
         burden = burden_limits(self._settings)
-        self.methods = Methods(table, malformed, joins, self._instruments, burden)
+        gate = self._security.gate if self._security is not None else None
+        self.methods = Methods(table, malformed, joins, self._instruments, burden, gate)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
-        await self._listener.start(self.methods)
+        await self._listener.start(self.methods, **gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
             await self._kafka.start(
@@ -218,7 +219,7 @@ class Node:
             from muster.coordinator.server.doors.http import Inside
 
             self._measure()
-            await self._http.start(Inside(self, self._settings, table, malformed, conditions, self._clock))
+            await self._http.start(Inside(self, self._settings, table, malformed, conditions, self._clock), gate)
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
         if self._central is not None:

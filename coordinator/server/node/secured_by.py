@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.audit import Tell
+from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.server.journal.lines import tell_action
 from muster.storage.broker.broker import Broker
 
@@ -27,3 +28,11 @@ async def security_of(settings: Settings, broker: Broker) -> "Security | None":
 def teller(security: "Security | None") -> Tell:
     """Who is told what operators do: the audit, where there is one."""
     return tell_action if security is None else security.audit.action
+
+
+def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | None]:
+    """Who is asked before health and reflection are answered by gRPC."""
+    return {
+        "health_gate": None if settings.http_probes_anonymous else gate,
+        "reflection_gate": None if settings.grpc_reflection_anonymous else gate,
+    }

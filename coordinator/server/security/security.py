@@ -5,12 +5,13 @@ from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import parse_principal
 from muster.coordinator.server.security.audit import AuditTrail
+from muster.coordinator.server.security.gate import Gate
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 
 
 class Security:
-    """The lists, and who decides by them. A change of the lists is in force as soon as it is durable."""
+    """The lists, who decides by them, and who knows who calls. A change is in force as soon as it is durable."""
 
     def __init__(self, settings: Settings, broker: Broker) -> None:
         self.store = SecurityStore(broker)
@@ -20,7 +21,9 @@ class Security:
         )
         self.trail = AuditTrail(settings.audit_log)
         self.audit = self.trail.audit
+        self.gate = Gate(self.store.state, failed=self.audit.login_failed)
         self.store.on_change(self._changed)
+        self.store.on_change(self.gate.changed)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""

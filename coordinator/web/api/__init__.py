@@ -23,6 +23,7 @@ from muster.coordinator.web.api.table import PREFIX, Endpoint, Given, named, rea
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.api.trying import CANARY, TRYING
 from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.entry import identity_of
 
 READING: Final = (*QUESTIONS, HOLDS, CANARY)
 ACTING: Final = (*ACTS, *HOLDING, *TRYING)
@@ -104,4 +105,4 @@ def raw_path(request: Request) -> str:
 
 def caller_of(request: Request) -> Caller:
     """Who asks; a browser's user agent is no name of a client's software."""
-    return Caller(request.client.host if request.client else "", "muster-http")
+    return Caller(request.client.host if request.client else "", "muster-http", identity=identity_of(request.scope))

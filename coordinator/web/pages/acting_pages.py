@@ -29,6 +29,7 @@ from muster.coordinator.web.api.table import Given, Handler, validated
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.api.trying import EndCanary, StartCanary, end_canary, start_canary
 from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.entry import identity_of
 from muster.coordinator.web.pages.rendering import Pages
 
 HANDLERS: Final[Mapping[type[Act], Handler]] = {
@@ -80,7 +81,7 @@ class ActingPages:
             self._tokens.check(request, given.get("token", ""))
         act = act_of(given, dry_run=not doing)
         host = request.client.host if request.client else ""
-        caller = Caller(host, request.headers.get("user-agent", "")[:200], act.reason)
+        caller = Caller(host, request.headers.get("user-agent", "")[:200], act.reason, identity_of(request.scope))
         told = await HANDLERS[type(act)](Asking(self._asks, caller), Given({"group": group}, {}, "", act))
         found = json.loads(bytes(told.body))
         token = self._tokens.token(request)

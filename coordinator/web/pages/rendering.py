@@ -43,9 +43,9 @@ def shown(value: object) -> object:
 
 
 class Pages:
-    """The templates, and what each page has besides its own."""
+    """The templates, and what each page has besides its own. `login`: the page by which people come and go."""
 
-    def __init__(self, asks: Asks, assets: Assets) -> None:
+    def __init__(self, asks: Asks, assets: Assets, *, login: str = "") -> None:
         self._asks = asks
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
@@ -57,6 +57,7 @@ class Pages:
             finalize=shown,
         )
         self._environment.globals["asset"] = assets.address
+        self._environment.globals["login"] = login
         self._environment.filters |= {
             "utc": utc,
             "path": segment_of,

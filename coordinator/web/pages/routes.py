@@ -10,10 +10,12 @@ from starlette.routing import Route
 
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.entry import LOGIN, Entry
 from muster.coordinator.web.pages.acting_pages import ActingPages
 from muster.coordinator.web.pages.assets import Assets
 from muster.coordinator.web.pages.group_pages import GroupPages
 from muster.coordinator.web.pages.listing_pages import ListingPages
+from muster.coordinator.web.pages.login_pages import LoginPages
 from muster.coordinator.web.pages.rendering import Pages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -22,13 +24,14 @@ AGAIN_S = 3
 HEADINGS = {404: "There is no such thing", 400: "That cannot be", 503: "Not now"}
 
 
-def routes(asks: Asks, tokens: Tokens, *, actions: bool) -> list[Route]:
+def routes(asks: Asks, tokens: Tokens, *, actions: bool, entry: Entry | None = None) -> list[Route]:
     assets = Assets()
-    pages = Pages(asks, assets)
+    pages = Pages(asks, assets, login=LOGIN if entry is not None else "")
     acting = ActingPages(asks, pages, tokens, actions=actions)
     shown = [*ListingPages(asks, pages).routes(), *GroupPages(asks, pages, acting).routes()]
     people = (Route(each.path, for_people(each.endpoint, pages), methods=list(each.methods or ())) for each in shown)
-    return [*people, *assets.routes()]
+    login = LoginPages(entry, pages).routes() if entry is not None else []
+    return [*people, *login, *assets.routes()]
 
 
 def for_people(endpoint: Endpoint, pages: Pages) -> Endpoint:

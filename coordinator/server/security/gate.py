@@ -1,0 +1,150 @@
+"""Who calls, by what a gRPC call or an HTTP request brings: an API token, a signed token, a client's certificate."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Final, TypeAlias
+
+from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.security.identity import Identity, Principal, parse_principal
+from muster.coordinator.security.login.api_tokens import PREFIX, hash_of, id_of
+from muster.coordinator.security.login.limits import MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
+from muster.coordinator.security.state import SecurityState
+
+BEARER: Final = "bearer "
+TOKEN: Final = "TOKEN"
+MTLS: Final = "mTLS"
+
+MISSING: Final = (
+    "this node asks who calls: send the header 'authorization: Bearer TOKEN' with a token that "
+    "'muster tokens create' made, or come with a client's certificate"
+)
+REFUSED: Final = "the token is not known here, has ended or was revoked; 'muster tokens create' makes another one"
+ENDED: Final = "the token by which this was begun has ended or was revoked; come again with another one"
+
+Told: TypeAlias = Callable[[str, str, str, str], None]
+"""Of a login that failed: the address, the door, the mechanism, and why, in a word for the log."""
+
+
+class Signed:
+    """Who a signed token speaks of: the name, and when it ends by the wall clock."""
+
+    __slots__ = ("name", "until_s")
+
+    def __init__(self, name: str, until_s: float) -> None:
+        self.name = name
+        self.until_s = until_s
+
+
+Verify: TypeAlias = Callable[[str], Awaitable[Signed]]
+"""Raises ValueError for a token that is not to be believed."""
+
+
+class Gate:
+    """Keeps whom it knows until something of that changes. It lives on the node's event loop."""
+
+    def __init__(
+        self,
+        state: SecurityState,
+        *,
+        verify: Verify | None = None,
+        principal_of: Callable[[bytes], Principal] | None = None,
+        failed: Told | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._verify = verify
+        self._principal_of = principal_of
+        self._failed = failed
+        self._wall_s = wall_s
+        self._known: dict[tuple[str, str], Identity] = {}
+        self._lasting: dict[asyncio.Timeout, str] = {}
+
+    def changed(self) -> None:
+        """Tokens may have been revoked: nobody is known by one any more that is not there."""
+        tokens = self._state.tokens
+        self._known = {key: each for key, each in self._known.items() if not each.token_id or each.token_id in tokens}
+        now_s = asyncio.get_running_loop().time()
+        for timeout, token_id in self._lasting.items():
+            if token_id and token_id not in tokens and not timeout.expired():
+                timeout.reschedule(now_s)
+
+    def known(self, host: str, authorization: str) -> Identity | None:
+        """See `AsksWho.known`."""
+        identity = self._known.get((host, authorization))
+        if identity is None or identity.until_s > time.monotonic():
+            return identity
+        del self._known[host, authorization]
+        return None
+
+    async def identify(
+        self, *, host: str, authorization: str, certificate: bytes | None = None, door: str = "grpc"
+    ) -> Identity:
+        """See `AsksWho.identify`."""
+        if authorization:
+            if (known := self.known(host, authorization)) is not None:
+                return known
+            identity = await self._of_token(host, authorization, door)
+            self._keep(host, authorization, identity)
+            return identity
+        if certificate is not None and self._principal_of is not None:
+            return Identity(self._principal_of(certificate), host, MTLS)
+        raise NotAuthenticated(MISSING)
+
+    @asynccontextmanager
+    async def lasting(self, identity: Identity) -> AsyncIterator[None]:
+        """See `AsksWho.lasting`."""
+        timeout = asyncio.timeout_at(None if identity.until_s == inf else identity.until_s)
+        try:
+            async with timeout:
+                self._lasting[timeout] = identity.token_id
+                if identity.token_id and identity.token_id not in self._state.tokens:
+                    raise NotAuthenticated(ENDED)
+                yield
+        except TimeoutError:
+            if timeout.expired():
+                raise NotAuthenticated(ENDED) from None
+            raise
+        finally:
+            self._lasting.pop(timeout, None)
+
+    async def _of_token(self, host: str, authorization: str, door: str) -> Identity:
+        text = authorization[len(BEARER) :].strip()
+        if authorization[: len(BEARER)].lower() != BEARER or not text or len(text) > MOST_TOKEN_BYTES:
+            raise self._refused(host, door, "", "malformed", MISSING)
+        if text.startswith(PREFIX):
+            return self._of_api_token(host, text, door)
+        if self._verify is None:
+            raise self._refused(host, door, TOKEN, "unknown")
+        try:
+            signed = await self._verify(text)
+        except ValueError as error:
+            raise self._refused(host, door, "OAUTHBEARER", str(error)) from None
+        return Identity(Principal("User", signed.name), host, "OAUTHBEARER", self._monotonic_s(signed.until_s))
+
+    def _of_api_token(self, host: str, text: str, door: str) -> Identity:
+        token = self._state.tokens.get(id_of(text))
+        if token is None or not hmac.compare_digest(hash_of(text), token.hash):
+            raise self._refused(host, door, TOKEN, "unknown")
+        until_s = inf
+        if token.until_ms:
+            until_s = self._monotonic_s(token.until_ms / 1000)
+            if until_s <= time.monotonic():
+                raise self._refused(host, door, TOKEN, "ended")
+        return Identity(parse_principal(token.principal), host, TOKEN, until_s, token.id)
+
+    def _monotonic_s(self, wall_s: float) -> float:
+        return time.monotonic() + wall_s - self._wall_s()
+
+    def _keep(self, host: str, authorization: str, identity: Identity) -> None:
+        while len(self._known) >= MOST_KNOWN_CALLERS:
+            del self._known[next(iter(self._known))]
+        self._known[host, authorization] = identity
+
+    def _refused(self, host: str, door: str, mechanism: str, why: str, text: str = REFUSED) -> NotAuthenticated:
+        if self._failed is not None:
+            self._failed(host, door, mechanism, why)
+        return NotAuthenticated(text)

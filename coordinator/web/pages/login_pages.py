@@ -1,0 +1,74 @@
+"""Where a browser shows who its user is: a form takes a token, and a cookie that no script reads carries it on.
+
+The cookie goes with this node's own pages only (SameSite=Strict), and is worth what the token is worth: it ends when
+the token ends or is revoked.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.entry import COOKIE, DOOR, LOGIN, Entry, identity_of
+from muster.coordinator.web.pages.acting_pages import form_of
+from muster.coordinator.web.pages.rendering import Pages
+
+
+class LoginPages:
+    def __init__(self, entry: Entry, pages: Pages) -> None:
+        self._entry = entry
+        self._pages = pages
+
+    def routes(self) -> list[Route]:
+        return [Route(LOGIN, self._show), Route(LOGIN, self._take, methods=["POST"])]
+
+    async def _show(self, request: Request) -> Response:
+        return await self._page(request, way_back(request.query_params.get("next", "")))
+
+    async def _take(self, request: Request) -> Response:
+        """A token logs in; without one whoever is logged in is that no longer."""
+        check_origin(request)
+        given = form_of(await request.body())
+        token, back = given.get("token", "").strip(), way_back(given.get("next", ""))
+        if not token:
+            answer: Response = RedirectResponse(LOGIN, 303)
+            answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+            return answer
+        try:
+            await self._entry.gate.identify(
+                host=request.client.host if request.client else "",
+                authorization=f"Bearer {token}",
+                certificate=None,
+                door=DOOR,
+            )
+        except NotAuthenticated as error:
+            return await self._page(request, back, str(error))
+        answer = RedirectResponse(back, 303)
+        secure = request.url.scheme == "https"
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
+        return answer
+
+    async def _page(self, request: Request, back: str, refused: str = "") -> Response:
+        who = str(identity_of(request.scope).principal) if not identity_of(request.scope).anonymous else ""
+        given = {"title": "Log in", "next": back, "refused": refused, "who": who}
+        return await self._pages.page("login.html", "", lambda: given, 401 if refused else 200)
+
+
+def way_back(path: str) -> str:
+    """A path of this node's own; nobody else's page is where a login leads to.
+
+    >>> way_back("/groups/a"), way_back("//evil.example/"), way_back("https://evil.example"), way_back("/\\\\evil")
+    ('/groups/a', '/', '/', '/')
+    """
+    plain = path.startswith("/") and not path.startswith("//") and path.isprintable() and "\\" not in path
+    return path if plain and len(path) <= 8_192 else "/"
+
+
+def check_origin(request: Request) -> None:
+    """A foreign page may log nobody in, or out."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host", ""):
+        raise Refused(403, "FORBIDDEN", f"the Origin is {origin[:100]!r}; expected a page of this node's own")

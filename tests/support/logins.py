@@ -1,0 +1,27 @@
+"""Users and tokens of a node that asks who calls, for tests."""
+
+from muster.coordinator.security.facts import ApiToken, Change, TokenKey
+from muster.coordinator.security.login.api_tokens import hash_of, token_of
+from muster.coordinator.server.security.store import SecurityStore
+
+
+def api_token(number: int, principal: str = "User:ci", until_ms: int = 0) -> tuple[str, Change]:
+    """A token, and the change by which a node knows it; `until_ms` by the wall clock, 0: without an end."""
+    text = token_of(number.to_bytes(8, "big"), bytes([number]) * 32)
+    id_ = number.to_bytes(8, "big").hex()
+    return text, Change(TokenKey(id_), ApiToken(id_, f"token-{number}", principal, hash_of(text), 1, until_ms))
+
+
+async def give_token(store: SecurityStore, number: int, principal: str = "User:ci", until_ms: int = 0) -> str:
+    text, change = api_token(number, principal, until_ms)
+    await store.write([change])
+    return text
+
+
+async def revoke(store: SecurityStore, number: int) -> None:
+    await store.write([Change(TokenKey(number.to_bytes(8, "big").hex()), None)])
+
+
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    """gRPC metadata."""
+    return (("authorization", f"Bearer {token}"),)

@@ -1,0 +1,154 @@
+"""Who calls, by what a call brings."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.security.identity import Identity, Principal
+from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
+from muster.coordinator.security.state import SecurityState
+from muster.coordinator.server.security.gate import Gate, Signed
+from tests.support.logins import api_token
+
+FAILED = list[tuple[str, str, str, str]]
+
+
+def story(told: Callable[[SecurityState, Gate, FAILED], Awaitable[None]]) -> None:
+    async def run() -> None:
+        state, failed = SecurityState(), FAILED()
+        await told(state, Gate(state, failed=lambda *what: failed.append(what)), failed)
+
+    asyncio.run(run())
+
+
+async def ask(gate: Gate, token: str, host: str = "10.0.0.1") -> Identity:
+    return await gate.identify(host=host, authorization=f"Bearer {token}", certificate=None, door="grpc")
+
+
+def test_a_token_is_a_principal_at_an_address_and_one_object() -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        token, change = api_token(1, "User:ci")
+        state.apply([change])
+        identity = await ask(gate, token)
+        assert (str(identity.principal), identity.host, identity.mechanism) == ("User:ci", "10.0.0.1", "TOKEN")
+        assert await ask(gate, token) is identity
+        assert gate.known("10.0.0.1", f"Bearer {token}") is identity
+        assert gate.known("10.0.0.2", f"Bearer {token}") is None
+        assert failed == []
+
+    story(told)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic YTpi",
+        "muster_1",
+        "Bearer muster_1",
+        "Bearer a.b.c",
+        f"Bearer {'x' * (MOST_TOKEN_BYTES + 1)}",
+    ],
+)
+def test_what_is_no_token_known_here_is_refused_with_a_sentence(authorization: str) -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        with pytest.raises(NotAuthenticated, match="muster tokens create"):
+            await gate.identify(host="h", authorization=authorization, certificate=None, door="http")
+        assert [each[:2] for each in failed] == ([("h", "http")] if authorization else [])
+
+    story(told)
+
+
+def test_a_token_of_a_known_id_with_another_secret_is_as_unknown_as_any() -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        token, change = api_token(1)
+        state.apply([change])
+        said = []
+        for wrong in (token[:-1] + ("0" if token[-1] != "0" else "1"), api_token(2)[0]):
+            with pytest.raises(NotAuthenticated) as refusal:
+                await ask(gate, wrong)
+            said.append(str(refusal.value))
+        assert said[0] == said[1]
+        assert token not in said[0]
+
+    story(told)
+
+
+def test_a_revoked_token_is_unknown_at_once_and_ends_what_lasts() -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        (token, change), (other, kept) = api_token(1), api_token(2)
+        state.apply([change, kept])
+        identity, stays = await ask(gate, token), await ask(gate, other)
+        begun = asyncio.Event()
+
+        async def lasts(who: Identity) -> None:
+            async with gate.lasting(who):
+                begun.set()
+                await asyncio.Event().wait()
+
+        going, on = asyncio.create_task(lasts(identity)), asyncio.create_task(lasts(stays))
+        await begun.wait()
+        await asyncio.sleep(0)
+        state.apply([change._replace(value=None)])
+        gate.changed()
+        with pytest.raises(NotAuthenticated, match="revoked"):
+            await going
+        assert not on.done()
+        on.cancel()
+        with pytest.raises(NotAuthenticated):
+            await ask(gate, token)
+        with pytest.raises(NotAuthenticated):
+            await lasts(identity)
+
+    story(told)
+
+
+def test_a_token_ends_when_its_time_is_over() -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        ended, change = api_token(1, until_ms=int(time.time() * 1000) - 1)
+        ending, soon = api_token(2, until_ms=int(time.time() * 1000) + 30)
+        state.apply([change, soon])
+        with pytest.raises(NotAuthenticated):
+            await ask(gate, ended)
+        identity = await ask(gate, ending)
+        with pytest.raises(NotAuthenticated, match="ended"):
+            async with gate.lasting(identity):
+                await asyncio.Event().wait()
+        assert gate.known("10.0.0.1", f"Bearer {ending}") is None
+        assert failed[0][3] == "ended"
+
+    story(told)
+
+
+def test_a_cancelled_stream_is_cancelled_and_a_timeout_inside_is_its_own() -> None:
+    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+        identity = Identity(Principal("User", "a"), "h")
+        with pytest.raises(TimeoutError):
+            async with gate.lasting(identity):
+                raise TimeoutError
+
+    story(told)
+
+
+def test_a_certificate_and_a_signed_token_are_believed_where_somebody_checks_them() -> None:
+    async def run() -> None:
+        async def verify(text: str) -> Signed:
+            if text != "a.b.c":
+                raise ValueError("signature")
+            return Signed("robot", time.time() + 60)
+
+        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem: Principal("User", pem.decode()))
+        by_certificate = await gate.identify(host="h", authorization="", certificate=b"CN=x")
+        assert (str(by_certificate.principal), by_certificate.mechanism) == ("User:CN=x", "mTLS")
+        by_token = await gate.identify(host="h", authorization="Bearer a.b.c", certificate=b"CN=x")
+        assert (str(by_token.principal), by_token.mechanism) == ("User:robot", "OAUTHBEARER")
+        assert 50 < by_token.until_s - time.monotonic() < 61
+        with pytest.raises(NotAuthenticated):
+            await gate.identify(host="h", authorization="Bearer a.b.d", certificate=b"CN=x")
+
+    asyncio.run(run())

@@ -50,7 +50,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import gates_of, security_of, teller
+from muster.coordinator.server.node.secured_by import gate_of, gates_of, security_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -197,9 +197,8 @@ class Node:
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
-        burden = burden_limits(self._settings)
-        gate = self._security.gate if self._security is not None else None
-        self.methods = Methods(table, malformed, joins, self._instruments, burden, gate)
+        gate = gate_of(self._security)
+        self.methods = Methods(table, malformed, joins, self._instruments, burden_limits(self._settings), gate)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
         await self._listener.start(self.methods, **gates_of(self._settings, gate))

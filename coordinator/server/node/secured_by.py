@@ -30,6 +30,10 @@ def teller(security: "Security | None") -> Tell:
     return tell_action if security is None else security.audit.action
 
 
+def gate_of(security: "Security | None") -> AsksWho | None:
+    return None if security is None else security.gate
+
+
 def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | None]:
     """Who is asked before health and reflection are answered by gRPC."""
     return {

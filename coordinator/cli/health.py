@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.coordinator.cli.common.command_config import config_of_this_command
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import NumberRange, bootstrap_option
 from muster.coordinator.cli.common.output import notice
@@ -45,7 +46,7 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
     source = click.get_current_context().get_parameter_source("timeout")
     if source is click.core.ParameterSource.DEFAULT:
         must_listen([bootstrap])
-    with grpc.insecure_channel(bootstrap, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with plain_or_trusted(bootstrap) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout, wait_for_ready=True)
@@ -54,7 +55,7 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
                 raise CommandError(
                     f"{bootstrap} has no part called {service!r}", remedy="ask without --service", code=Exit.NOT_FOUND
                 ) from None
-            raise Unhealthy(
+            raise refused_here(bootstrap, error) or Unhealthy(
                 f"{bootstrap} gave no answer within {timeout:g} s ({error.code().name})",
                 "expected a node that serves",
                 "is one running there (muster serve), and is --bootstrap right?",
@@ -80,6 +81,39 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
         raise Unhealthy(
             f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"
         )
+
+
+def plain_or_trusted(bootstrap: str) -> "grpc.Channel":
+    """What --command-config says of TLS and tokens counts for probes too; without it nothing more is imported."""
+    import grpc
+
+    options = [("grpc.enable_http_proxy", 0)]
+    if not (given := config_of_this_command()):
+        return grpc.insecure_channel(bootstrap, options=options)
+    from muster.coordinator.client.config import ClientConfig, load
+    from muster.coordinator.client.trust.credentials import Credentials
+
+    security = load(ClientConfig, given, {}).security
+    if security is None:
+        return grpc.insecure_channel(bootstrap, options=options)
+    return Credentials(security).blocking_channel(bootstrap, options)
+
+
+def refused_here(bootstrap: str, error: "grpc.RpcError") -> CommandError | None:
+    """What certificates or rights have to do with it; None: nothing."""
+    import grpc
+
+    from muster.coordinator.client.errors import AuthenticationError, CallNotAuthorized
+    from muster.coordinator.client.trust.troubles import handshake_trouble
+
+    detail = error.details() or ""
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return CommandError(str(AuthenticationError(bootstrap, "asking for health", detail)))
+    if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+        return CommandError(str(CallNotAuthorized(bootstrap, "asking for health", detail)))
+    if (words := handshake_trouble(detail)) is not None:
+        return Unhealthy(f"{bootstrap} {words}")
+    return None
 
 
 def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":

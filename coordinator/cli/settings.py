@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.coordinator.cli.common.command_config import config_of_this_command
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import FORMATS, admin_of, bootstrap_option, key_values
 from muster.coordinator.cli.common.output import Column, show
@@ -95,7 +96,7 @@ def running_rows(bootstrap: str) -> "list[NodeSettingRow]":
     """What a node says of itself."""
     from muster.coordinator.views.settings import node_setting_row
 
-    with admin_of(bootstrap, {}) as admin:
+    with admin_of(bootstrap, config_of_this_command()) as admin:
         told = admin.describe_node()
     return [node_setting_row(name, value) for name, value in told.items()]
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from muster.coordinator.client.connection import Connection, split_servers
 from muster.coordinator.client.errors import ConfigError
 from muster.coordinator.client.group_protocols import check_protocol, check_zookeeper
 from muster.coordinator.client.group_protocols import dotted as dotted
+from muster.coordinator.client.security_config import SecurityProperties, shown
 from muster.coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
 from muster.storage.wording import expected
 
@@ -23,7 +24,7 @@ INT_MAX = 2**31 - 1
 Model = TypeVar("Model", bound="ClientConfig")
 
 
-class ClientConfig(BaseModel):
+class ClientConfig(SecurityProperties):
     """What every client understands."""
 
     model_config = ConfigDict(
@@ -297,5 +298,5 @@ def explained(error: ValidationError, model: type[ClientConfig]) -> str:
         name = str(problem["loc"][0])
         # Our validators have words of their own; pydantic's are about Python.
         wanted = what if problem["type"] == "value_error" else f"expected {expected(fields[name])}"
-        told.append(f"{name}={problem['input']!r}: {wanted}")
+        told.append(f"{name}={shown(name, problem['input'])}: {wanted}")
     return "; ".join(told)

@@ -1,6 +1,26 @@
 """How nodes are reached, as properties that were checked: plain values, for processes that check nothing themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How a client knows its node, and shows who it is; `security_config.SecurityProperties` checks it.
+
+    What is secret is in no repr, so in no plan and no log of who prints what holds it.
+    """
+
+    tls: bool
+    ca_file: str | None = None
+    ca_pem: str | None = None
+    own_file: str | None = None
+    own_pem: str | None = None
+    key_pem: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    target_name: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    insecure_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +40,7 @@ class Connection:
     reconnect_backoff_max_ms: int
     metadata_max_age_ms: int
     receive_message_max_bytes: int
+    security: Trust | None = None
 
     @property
     def servers(self) -> list[str]:

@@ -56,6 +56,10 @@ class WrongPort(Unreachable):
         return self
 
 
+class NotTrusted(WrongPort):
+    """Client and node do not come to trust each other: a certificate is not what the other side expects."""
+
+
 class TransportRefused(ClientError):
     """The node's transport refused the call itself: malformed, not permitted, or over a limit."""
 
@@ -64,6 +68,29 @@ class TransportRefused(ClientError):
         self.address = address
         self.status = status
         self.detail = detail
+
+
+class AuthenticationError(TransportRefused):
+    """The node does not know who this is: no token, or one that is wrong, revoked or over. Not tried again."""
+
+    def __init__(self, address: str, doing: str, detail: str) -> None:
+        super().__init__(address, doing, "UNAUTHENTICATED", detail)
+        self.args = (
+            f"{doing}: {address} does not know who this is ({detail or 'UNAUTHENTICATED'}); show a token that is valid "
+            "(token, token.file), or a certificate (ssl.keystore.location)",
+        )
+
+
+class AuthorizationError(ClientError):
+    """The node knows who this is, and what was asked is not among its rights; the message says which one is missing."""
+
+
+class CallNotAuthorized(AuthorizationError, TransportRefused):
+    """The call as a whole was refused (gRPC's PERMISSION_DENIED)."""
+
+    def __init__(self, address: str, doing: str, detail: str) -> None:
+        TransportRefused.__init__(self, address, doing, "PERMISSION_DENIED", detail)
+        self.args = (f"{doing}: {detail or f'{address} does not allow it'}",)
 
 
 class Refused(ClientError):
@@ -124,6 +151,10 @@ class GroupNotEmpty(Refused):
     """The group has members; stop them first."""
 
 
+class NotAuthorized(AuthorizationError, Refused):
+    """A topic, group, or the cluster is not for this principal; whether there is such a one is not told either."""
+
+
 class ConsumerRebalanceFailed(ClientError):
     """A consumer of the ZooKeeper era ran out of retries. It owns nothing; the next change in its group starts it anew.
 
@@ -177,9 +208,14 @@ BY_CODE: Mapping[int, type[Refused]] = {
     22: CommitFailed,
     25: CommitFailed,
     27: RebalanceInProgress,
+    29: NotAuthorized,
+    30: NotAuthorized,
+    31: NotAuthorized,
     36: TopicExists,
     37: InvalidTopic,
     47: ProducerFenced,
+    53: NotAuthorized,
+    65: NotAuthorized,
     68: GroupNotEmpty,
     69: GroupNotFound,
     82: FencedInstance,

@@ -15,6 +15,10 @@ log = logging.getLogger("muster.spark")
 KAFKA_PREFIX = "kafka."
 SECURITY = "security.protocol"
 PLAINTEXT = "PLAINTEXT"
+KAFKA_S_STORES = (
+    "certificates and keys come as PEM here, in the file that ssl.truststore.location or ssl.keystore.location names"
+)
+KAFKA_S_LOGINS = "a login over gRPC is a token: set token.file (on driver and executors) or token"
 SECRETS = ("ssl.", "sasl.", "security.providers")
 
 CATALOG = "provider"
@@ -105,9 +109,10 @@ class Ignored:
     def __init__(self, reasons: Mapping[str, str]) -> None:
         self._reasons = {name.lower(): (name, why) for name, why in reasons.items()}
         self.notes: list[str] = []
+        self._secrets: list[str] = []
 
     def take(self, given: str, value: str) -> bool:
-        """Whether this option is one of them. Raises OptionError for a connection that is not PLAINTEXT.
+        """Whether this option is one of them. What belongs to a secured connection is `secured`'s.
 
         >>> found = Ignored({"fetch.min.bytes": "nothing waits"})
         >>> found.take("kafka.fetch.min.bytes", "1"), found.take("subscribe", "t"), found.notes
@@ -115,20 +120,26 @@ class Ignored:
         """
         name = given.lower().removeprefix(KAFKA_PREFIX)
         prefix = given[: len(given) - len(name)]
-        if name == SECURITY:
-            if value.strip().upper() != PLAINTEXT:
-                raise OptionError(
-                    f"{given}={value!r}: connections of this source are not encrypted, and it will not pretend; "
-                    f"expected {PLAINTEXT}, or leave it out"
-                )
-            return True
         if name.startswith(SECRETS):
-            self.notes.append(f"{given} ({SECURITY} is {PLAINTEXT})")
+            self._secrets.append(given)
             return True
         if (found := self._reasons.get(name)) is None:
             return False
         self.notes.append(f"{prefix}{found[0]} ({found[1]})")
         return True
+
+    def secured(self, client: dict[str, str]) -> None:
+        """What was said of TLS and logins beyond what a client knows; over a plain connection none of it, which is
+        taken out of `client`. Raises OptionError."""
+        if client.get(SECURITY, PLAINTEXT).strip().upper() == PLAINTEXT:
+            idle = [name for name in client if name.startswith("ssl.")]
+            self.notes += [f"{given} ({SECURITY} is {PLAINTEXT})" for given in (*self._secrets, *idle)]
+            for name in idle:
+                del client[name]
+        elif self._secrets:
+            given = self._secrets[0]
+            why = KAFKA_S_LOGINS if given.lower().removeprefix(KAFKA_PREFIX).startswith("sasl.") else KAFKA_S_STORES
+            raise OptionError(f"{given} cannot be set here: {why}")
 
 
 @cache

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from muster.coordinator.client.config import ClientConfig, WorkerConfig, load
 from muster.coordinator.client.errors import ConfigError
 from muster.coordinator.client.group_protocols import dotted
+from muster.coordinator.client.security_config import shown
 from muster.coordinator.spark.errors import OptionError
 from muster.coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
 from muster.coordinator.spark.kafka_options import (
@@ -212,13 +213,15 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             raise OptionError(_unknown(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
+    ignored.secured(client)
     no_triggers = [] if streaming else [f"{name} ({IN_A_BATCH})" for name in STREAM_ONLY if name in own]
     return _checked(own, client, (*ignored.notes, *no_triggers), streaming)
 
 
 def _put(client: dict[str, str], name: str, value: str, given: str) -> None:
     if client.setdefault(name, value) != value:
-        raise OptionError(f"{spelled(given)} is given twice: {client[name]!r} and {value!r}; keep one")
+        both = f"{shown(name, client[name])} and {shown(name, value)}"
+        raise OptionError(f"{spelled(given)} is given twice: {both}; keep one")
 
 
 def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:

@@ -1,16 +1,21 @@
 """Options that many commands share."""
 
 import math
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.coordinator.cli.common.command_config import (
+    DEFAULT_BOOTSTRAP,
+    bootstrap_of_this_command,
+    command_config_option,
+    config_of_this_command,
+)
+
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 PATIENCE = "default.api.timeout.ms"
 ONE_SHOT_PATIENCE_MS = 10_000
 """default.api.timeout.ms of commands that ask once: somebody sits in front of them."""
@@ -54,23 +59,35 @@ set_option = click.option(
     help="Set any property by its dotted name; may be repeated.",
 )
 
+
+def beyond_the_file(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """What --command-config says, and --set on top of it."""
+    return {**config_of_this_command(), **key_values(ctx, param, given)}
+
+
 client_set_option = click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=key_values,
+    callback=beyond_the_file,
     help="Set any client property by its dotted name, such as default.api.timeout.ms, how long to try "
     f"({ONE_SHOT_PATIENCE_MS} where one answer is wanted); may be repeated.",
 )
 
-bootstrap_option = click.option(
+_bootstrap_option = click.option(
     "--bootstrap",
     metavar="HOST:PORT",
-    default=lambda: os.environ.get("MUSTER_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+    default=bootstrap_of_this_command,
     show_default=f"$MUSTER_BOOTSTRAP or {DEFAULT_BOOTSTRAP}",
     help="The node to talk to.",
 )
+
+
+def bootstrap_option(function: Function) -> Function:
+    """--bootstrap and --command-config: for a command that connects and takes no --set."""
+    return _bootstrap_option(command_config_option(function))
+
 
 output_option = click.option(
     "-o",
@@ -84,7 +101,7 @@ output_option = click.option(
 
 
 def client_options(function: Function) -> Function:
-    """--bootstrap and --set, as `bootstrap` and `overrides`."""
+    """--bootstrap, --command-config and --set, as `bootstrap` and `overrides`, which has what the file says too."""
     return bootstrap_option(client_set_option(function))
 
 

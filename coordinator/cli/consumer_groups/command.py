@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.coordinator.cli.common.command_config import command_config_option, config_of_this_command
+
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
@@ -26,10 +28,7 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 @click.command("consumer-groups")
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="The node to talk to.")
-@click.option(
-    "--command-config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="Client properties, key=value by line.",
-)  # fmt: skip
+@command_config_option
 @click.option("--timeout", type=click.IntRange(1, 2**31 - 1), default=5_000, show_default=True, help="Milliseconds.")
 @flag("--list", "List groups.")
 @flag("--describe", "Show groups: --offsets (the default), --members or --state.")
@@ -67,13 +66,13 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
 @flag("--dry-run", "Only show what would be done (the default).")
 @flag("--execute", "Do it.")
 @flag("--export", "Print CSV: topic,partition,offset; with several groups group,topic,partition,offset.")
-def consumer_groups(bootstrap_server: str, command_config: Path | None, timeout: int, **options: Any) -> None:
+def consumer_groups(bootstrap_server: str, timeout: int, **options: Any) -> None:
     """Manage consumer groups with the flags and columns of Kafka's own tool."""
     action = check(options)
     from muster.coordinator.cli.common.options import properties
     from muster.coordinator.client import Admin
 
-    given = properties(bootstrap_server, read_properties(command_config), default_api_timeout_ms=timeout)
+    given = properties(bootstrap_server, config_of_this_command(), default_api_timeout_ms=timeout)
     with Admin(given) as admin:
         act(action, admin, options)
 
@@ -138,17 +137,3 @@ def one_of(options: Options, names: tuple[str, ...], otherwise: str) -> None:
 
 def dashed(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def read_properties(path: Path | None) -> dict[str, str]:
-    """A Java properties file of the simple kind: key=value, and comments that begin with # or !."""
-    pairs: dict[str, str] = {}
-    for number, line in enumerate(path.read_text().splitlines() if path else (), 1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise click.UsageError(f"{path}, line {number}: {text!r} is no setting; expected key=value")
-        pairs[key.strip()] = value.strip()
-    return pairs

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from muster.coordinator.cli.common.command_config import ENVIRONMENT
 from muster.coordinator.cli.common.errors import CommandError
 
 GRACE_S = 5.0
@@ -47,6 +48,8 @@ class Children:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
+                # What the user's clients show belongs to another node than the demo's own.
+                env={name: value for name, value in os.environ.items() if name != ENVIRONMENT},
             )
         self._running[name] = process
         return process

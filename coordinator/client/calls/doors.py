@@ -21,12 +21,17 @@ KAFKA_S = (
 NO_GRPC = "takes connections, but what listens there does not speak gRPC; is the port the one of a Muster node?"
 
 
+SPEAKS_TLS = "speaks TLS, and this client does not; set security.protocol=SSL, and the CA in ssl.truststore.location"
+
+
 async def behind(error: Unreachable) -> Unreachable:
-    """The same error, or a WrongPort that says what listens there instead of a node."""
+    """The same error, or a WrongPort that says what listens there instead of a node that talks plainly."""
     if error.address.startswith("unix:") or not any(sign in error.detail for sign in (*CLOSED_AT_ONCE, NOT_HTTP2)):
         return error
     if await speaks_kafka(error.address):
         return WrongPort(error, KAFKA_S)
+    if await speaks_tls(error.address):
+        return WrongPort(error, SPEAKS_TLS)
     return WrongPort(error, NO_GRPC) if NOT_HTTP2 in error.detail else error
 
 
@@ -48,3 +53,21 @@ async def speaks_kafka(address: str) -> bool:
         # TimeoutError is an OSError.
         return False
     return bool(correlation_id == CORRELATION_ID and 4 < size <= MAX_ANSWER_BYTES)
+
+
+async def speaks_tls(address: str) -> bool:
+    """Whether a TLS handshake comes about there; nobody is trusted for it, and nothing is said over it."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            writer.transport.abort()
+    except (OSError, ValueError):
+        # TimeoutError and ssl.SSLError are OSErrors.
+        return False
+    return True

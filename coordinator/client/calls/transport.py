@@ -17,12 +17,22 @@ from google.protobuf.message import Message
 from muster.coordinator.client.calls.doors import behind
 from muster.coordinator.client.calls.methods import Method
 from muster.coordinator.client.calls.software import user_agent
-from muster.coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
+from muster.coordinator.client.errors import (
+    AuthenticationError,
+    CallNotAuthorized,
+    IllegalState,
+    NotTrusted,
+    TransportRefused,
+    Unreachable,
+    WrongPort,
+    WrongProcess,
+)
 from muster.coordinator.member.backoff import Backoff
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import ClientConfig
     from muster.coordinator.client.connection import Connection
+    from muster.coordinator.client.trust.credentials import Credentials, Shown
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
@@ -38,6 +48,7 @@ TRANSIENT = frozenset(
     }
 )
 MAX_CHANNELS = 256
+MAX_OUTDATED = 8
 CONNECT_PATIENCE_MS = 1_000
 """A node that is busy or far away needs a while to greet; one that is not there refuses at once."""
 QUIET_MS = 1_000
@@ -68,6 +79,15 @@ def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]
     ]
 
 
+def credentials_of(config: "ClientConfig | Connection") -> "Credentials | None":
+    """None, and nothing is imported, where a client talks plainly and shows nothing."""
+    if config.security is None:
+        return None
+    from muster.coordinator.client.trust.credentials import Credentials
+
+    return Credentials(config.security)
+
+
 def now_ms() -> int:
     """This process's steady clock; never compared with another process's."""
     return time.monotonic_ns() // 1_000_000
@@ -85,6 +105,10 @@ class Transport:
         self._silent: set[str] = set()
         self._log_node: str | None = None
         self._closed = False
+        self._credentials = credentials_of(config)
+        self._tls = config.security is not None and config.security.tls
+        self._renewing = False
+        self._outdated: list[grpc.aio.Channel] = []
 
     @property
     def bootstrap(self) -> str:
@@ -118,12 +142,14 @@ class Transport:
         target = address or self._log_node or self.bootstrap
         patience_ms = timeout_ms or self.config.request_timeout_ms
         started_ms = now_ms()
-        call = self._stub(target, method)(request, timeout=patience_ms / 1000)
+        call = self._stub(target, method)(request, timeout=patience_ms / 1000, metadata=self._shown())
         try:
             answer: Response = await call
         except grpc.aio.AioRpcError as error:
             translated = self.translated(error, target, doing, now_ms() - started_ms)
-            raise (await behind(translated) if isinstance(translated, Unreachable) else translated) from None
+            if isinstance(translated, Unreachable) and not self._tls:
+                translated = await behind(translated)
+            raise translated from None
         finally:
             if not call.done():
                 call.cancel()
@@ -162,7 +188,7 @@ class Transport:
         """The answers of a server stream, until either side ends it."""
         target = address or self._log_node or self.bootstrap
         started_ms = now_ms()
-        call = self._stub(target, method, streaming=True)(request)
+        call = self._stub(target, method, streaming=True)(request, metadata=self._shown())
         try:
             async for answer in call:
                 yield answer
@@ -176,25 +202,28 @@ class Transport:
     ) -> "grpc.aio.StreamStreamCall[Request, Response]":
         """A stream both ways; whoever asked for it ends it. Errors come as gRPC's: see `translated`."""
         self._usable(method)
+        self._renew()
         make: Callable[..., Any] = self._channel(address).stream_stream(
             method.path,
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
-        return make()  # type: ignore[no-any-return]
+        return make(metadata=self._shown())  # type: ignore[no-any-return]
 
     def backoff(self) -> Backoff:
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
 
     async def close(self) -> None:
         self._closed = True
-        channels, self._channels = self._channels, {}
+        channels = [*self._channels.values(), *self._outdated]
+        self._channels, self._outdated = {}, []
         self._stubs.clear()
-        for channel in channels.values():
+        for channel in channels:
             await channel.close()
 
     def _stub(self, address: str, method: Method[Any, Any], streaming: bool = False) -> Callable[..., Any]:
         self._usable(method)
+        self._renew()
         key = (address, method.path)
         if key not in self._stubs:
             channel = self._channel(address)
@@ -216,17 +245,60 @@ class Transport:
         if address not in self._channels:
             if len(self._channels) >= MAX_CHANNELS:
                 raise IllegalState(f"one client talks to at most {MAX_CHANNELS} nodes; {address} would be one more")
-            self._channels[address] = grpc.aio.insecure_channel(address, options=channel_options(self.config))
+            options = channel_options(self.config)
+            self._channels[address] = (
+                grpc.aio.insecure_channel(address, options=options)
+                if self._credentials is None
+                else self._credentials.channel(address, options)
+            )
         return self._channels[address]
+
+    def _shown(self) -> "Shown | None":
+        """Who this is, for one call."""
+        return None if self._credentials is None else self._credentials.metadata()
+
+    def _renew(self, *, now: bool = False) -> None:
+        """With other certificates in the files new connections are made of those; what is connected stays so."""
+        if self._credentials is None or not (self._renewing or self._credentials.renewed(now=now)):
+            return
+        self._renewing = False
+        for address, channel in list(self._channels.items()):
+            if channel.get_state() is grpc.ChannelConnectivity.READY:
+                self._renewing = True
+                continue
+            self._outdated.append(self._channels.pop(address))
+            for key in [key for key in self._stubs if key[0] == address]:
+                del self._stubs[key]
+        # One that has no connection has no answer to give either; what is let go of closes by itself.
+        del self._outdated[:-MAX_OUTDATED]
 
     def translated(self, error: grpc.aio.AioRpcError, address: str, doing: str, waited_ms: int) -> Exception:
         status, detail = error.code(), error.details() or ""
+        if status is grpc.StatusCode.PERMISSION_DENIED:
+            return CallNotAuthorized(address, doing, detail)
+        if status is grpc.StatusCode.UNAUTHENTICATED:
+            if self._credentials is not None and self._credentials.another_token():
+                return Unreachable(address, waited_ms, doing, detail, f"{address} refused a token that was replaced")
+            return AuthenticationError(address, doing, detail)
         too_large = status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in detail
         if status not in TRANSIENT or too_large:
             return TransportRefused(address, doing, status.name, detail)
         if address == self._servers[0] and len(self._servers) > 1:
             self._servers.append(self._servers.pop(0))
-        return Unreachable(address, waited_ms, doing, f"{status.name}: {detail}", happened(status, detail, address))
+        silence = Unreachable(address, waited_ms, doing, f"{status.name}: {detail}", happened(status, detail, address))
+        return self._distrust(silence) if self._tls else silence
+
+    def _distrust(self, error: Unreachable) -> Unreachable:
+        """The same, or what is wrong with a certificate."""
+        from muster.coordinator.client.trust.troubles import CLOSED, CLOSED_ON_US, handshake_trouble
+
+        self._renew(now=True)
+        if (words := handshake_trouble(error.detail)) is not None:
+            return NotTrusted(error, words)
+        never_connected = any(sign in error.detail for sign in NEVER_CONNECTED)
+        if never_connected and CLOSED in error.detail:
+            return Unreachable(error.address, error.waited_ms, error.doing, CLOSED_ON_US)
+        return error
 
 
 def happened(status: grpc.StatusCode, detail: str, address: str) -> str:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from muster.assignors.api import RebalanceProtocol
 from muster.coordinator.client.calls.transport import Transport, now_ms
 from muster.coordinator.client.config import GroupConfig
-from muster.coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable
 from muster.coordinator.client.membership.classic_calls import ClassicCalls
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
@@ -170,7 +170,7 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
                     told = replace(told, event=replace(told.event, heirs=self._heirs))
                 self.callbacks.append(told)
             case act.Fail():
-                self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
+                self._fail(action)
             case act.Closed():
                 pass  # Whoever closes looks at the machine's state.
         self._wake_owner()

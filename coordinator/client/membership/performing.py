@@ -9,9 +9,10 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from muster.coordinator.client.calls.transport import now_ms
-from muster.coordinator.client.errors import Refused
+from muster.coordinator.client.errors import AuthenticationError, AuthorizationError, Refused, refusal
 from muster.coordinator.client.membership.classic_calls import code_of
 from muster.coordinator.client.membership.seam import Callback, Wake
+from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 
 log = logging.getLogger("muster.client")
@@ -29,6 +30,8 @@ class Performing(ABC, Generic[EventT]):
         self.failure: Exception | None = None
         self.trouble: Exception | None = None
         """To be raised once; the member goes on trying."""
+        self._unwelcome: Exception | None = None
+        """Why a call of this member is not for it to make: it fails by that, and not by its translation to a code."""
         self._group_id = group_id
         self._wake_owner = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -72,6 +75,8 @@ class Performing(ABC, Generic[EventT]):
             try:
                 answer: EventT | ev.RequestFailed = await work
             except Exception as error:
+                if isinstance(error, AuthenticationError | AuthorizationError):
+                    self._unwelcome = error
                 failed = self._failed(token, error)
                 if failed is None:
                     self._crashed(error)
@@ -84,6 +89,9 @@ class Performing(ABC, Generic[EventT]):
         task = self._tasks[token] = asyncio.create_task(asking())
         # A task that is cancelled before its first step would leave the call behind, never begun.
         task.add_done_callback(lambda _: work.close())
+
+    def _fail(self, action: act.Fail) -> None:
+        self.failure = self._unwelcome or refusal(action.code, action.code.name, action.message, self._group_id)
 
     def _abandon(self, token: int) -> None:
         if task := self._tasks.pop(token, None):

@@ -1,6 +1,6 @@
 """The checked options of one read, as plain values: they travel from the process that checks them to all others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from muster.coordinator.spark.schema import chosen_columns
@@ -58,7 +58,7 @@ class ReadOptions:
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)
     ignored: tuple[str, ...]
     streaming: bool
     connection: "Connection"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.errors import ConfigError
 from muster.coordinator.client.group_protocols import dotted
+from muster.coordinator.client.security_config import shown
 from muster.coordinator.spark.errors import OptionError
 from muster.coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, Ignored
 from muster.storage.wording import expected
@@ -75,7 +76,7 @@ class WriteOptions(BaseModel):
     txn_version: int | None = Field(
         None, alias="txnVersion", ge=0, le=2**62, description="Which of its writes this is; each once, upwards."
     )
-    client: dict[str, str] = Field(default_factory=dict, description="Properties of the client.")
+    client: dict[str, str] = Field(default_factory=dict, repr=False, description="Properties of the client.")
     ignored: tuple[str, ...] = Field((), description="What was taken and means nothing here, with the reason.")
     streaming: bool = Field(False, description="Which kind of write this is.")
 
@@ -132,12 +133,14 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
             raise OptionError(_unknown(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
+    ignored.secured(client)
     return _checked(own, client, tuple(ignored.notes), streaming)
 
 
 def _put(into: dict[str, Any], name: str, value: str, given: str) -> None:
     if into.setdefault(name, value) != value:
-        raise OptionError(f"{given} is given twice: {into[name]!r} and {value!r}; keep one")
+        both = f"{shown(name, into[name])} and {shown(name, value)}"
+        raise OptionError(f"{given} is given twice: {both}; keep one")
 
 
 def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> WriteOptions:

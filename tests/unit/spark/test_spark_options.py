@@ -75,7 +75,7 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (LEAST | {"endingOffsets": "latest"}, True, "endingOffsets means nothing in a streaming query"),
         (LEAST | {"pushdown": "true"}, True, "pushdown means nothing in a streaming query"),
         (LEAST | {"maxOffsetsPerTrigger": "none"}, False, "maxOffsetsPerTrigger='none': expected a whole number"),
-        (LEAST | {"kafka.security.protocol": "SASL_SSL"}, True, "'SASL_SSL': connections .* not encrypted.*PLAINTEXT"),
+        (LEAST | {"kafka.security.protocol": "SASL_SSL"}, True, "security.protocol=.*expected PLAINTEXT or SSL.*token"),
         ({}, False, "no option at all came from Spark.*CREATE TEMPORARY VIEW.*FROM name WITH"),
         (LEAST | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, True, "9 is more than"),
         (LEAST | {"maxTriggerDelay": "soon"}, True, "must be a time such as 15m"),
@@ -153,6 +153,36 @@ def test_plaintext_is_what_a_connection_is_anyway() -> None:
     assert stream(**{"kafka.security.protocol": "plaintext"}).ignored == ()
     secrets = {"kafka.ssl.truststore.location": "/x", "kafka.sasl.mechanism": "PLAIN"}
     assert len(stream(**secrets).ignored) == 2
+    assert stream(**secrets).connection.security is None
+
+
+def test_tls_and_a_token_reach_the_connection_and_no_repr() -> None:
+    given = {"kafka.security.protocol": "ssl", "kafka.ssl.truststore.location": "/ca.pem", "token": "s3cr3t"}
+    for options in (stream(**given), write_options(SERVERS | {"topic": "t"} | given, streaming=False)):
+        assert "s3cr3t" not in repr(options)
+    known = stream(**given).connection.security
+    assert known is not None
+    assert (known.tls, known.ca_file, known.token) == (True, "/ca.pem", "s3cr3t")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kafka.sasl.jaas.config": "password='s3cr3t'"}, "sasl.jaas.config cannot be set here: .*token.file"),
+        ({"kafka.ssl.truststore.password": "s3cr3t"}, "ssl.truststore.password cannot be set here: .*PEM"),
+        ({"token": "s3cr3t", "kafka.token": "s3cr3t2"}, "token is given twice: ... and ...; keep one"),
+        ({"token": "s3 cr3t"}, r"token=\.\.\.: expected a token of"),
+        ({"token": "s3cr3t", "token.file": "/t"}, "token and token.file are both set"),
+        ({"kafka.ssl.endpoint.identification.algorithm": ""}, "gRPC always checks the name.*ssl.target.name"),
+    ],
+)
+def test_what_cannot_secure_a_connection_is_refused_and_no_secret_is_told(given: dict[str, str], told: str) -> None:
+    secured = {"kafka.security.protocol": "SSL"} | given
+    with pytest.raises(OptionError, match=told) as reading:
+        stream(**secured)
+    with pytest.raises(OptionError, match=told) as writing:
+        write_options(SERVERS | {"topic": "t"} | secured, streaming=False)
+    assert "s3" not in f"{reading.value} {writing.value}"
 
 
 def test_what_has_no_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

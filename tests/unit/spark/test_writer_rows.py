@@ -112,7 +112,7 @@ def test_without_any_topic() -> None:
     ("given", "streaming", "wanted"),
     [
         ({"topik": "t"}, False, "'topik' is not an option for writing; did you mean 'topic'?"),
-        ({"kafka.security.protocol": "SSL"}, False, "kafka.security.protocol='SSL': connections of this source"),
+        ({"kafka.security.protocol": "TLS"}, False, "security.protocol='TLS': expected one of PLAINTEXT, SSL"),
         ({"kafka.enable.idempotence": "true"}, False, "kafka.enable.idempotence cannot be set here: the sink decides"),
         ({"group.id": "g"}, False, "group.id cannot be set here: a write is no member of a group"),
         ({"subscribe": "t"}, True, "subscribe cannot be set here: a write reads nothing"),

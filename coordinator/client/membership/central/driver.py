@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from muster.coordinator.client.calls.transport import Transport, now_ms
-from muster.coordinator.client.errors import Refused, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.errors import Refused, TransportRefused, Unreachable
 from muster.coordinator.client.membership.central.store import CentralStore
 from muster.coordinator.client.membership.central.stream import CentralStream, Offsets
 from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
@@ -133,7 +133,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
             case act.WakeAt():
                 self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING and not self.machine.owned)
             case act.Fail():
-                self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
+                self._fail(action)
                 self._wake_owner()
             case act.Closed():
                 self._wake_owner()

@@ -6,7 +6,10 @@
 """
 
 from muster.coordinator.client.errors import (
+    AuthenticationError,
+    AuthorizationError,
     BufferFull,
+    CallNotAuthorized,
     ClientError,
     CommitFailed,
     ConfigError,
@@ -20,6 +23,8 @@ from muster.coordinator.client.errors import (
     InvalidTopic,
     MessageTooLarge,
     NoOffset,
+    NotAuthorized,
+    NotTrusted,
     OffsetOutOfRange,
     ProducerFenced,
     RebalanceInProgress,
@@ -36,7 +41,10 @@ from muster.coordinator.client.errors import (
 from muster.coordinator.errors import ErrorCode
 
 __all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
     "BufferFull",
+    "CallNotAuthorized",
     "ClientError",
     "CommitFailed",
     "ConfigError",
@@ -51,6 +59,8 @@ __all__ = [
     "InvalidTopic",
     "MessageTooLarge",
     "NoOffset",
+    "NotAuthorized",
+    "NotTrusted",
     "OffsetOutOfRange",
     "ProducerFenced",
     "RebalanceInProgress",

@@ -26,11 +26,13 @@ class ErrorCode(IntEnum):
     INVALID_COMMIT_OFFSET_SIZE = 28
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     INVALID_PRODUCER_EPOCH = 47
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
@@ -137,3 +139,7 @@ class Draining(Refusal):
 
 class NotAuthenticated(Refusal):
     """Nobody has shown who they are, or they are that no longer. The text goes to the client: it says what to bring."""
+
+
+class Denied(Refusal):
+    """Whoever asks has no right to, and the answer has no place for a code. The text goes to them."""

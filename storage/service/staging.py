@@ -93,6 +93,14 @@ class StagingService:
             return pb.StageRecordsResponse(error_code=_code(error), error_message=str(error))
         return pb.StageRecordsResponse(position=end)
 
+    async def topics_of(self, request: pb.CommitStagedRequest | pb.AbortStagedRequest) -> set[str]:
+        """The topics whose records such a request would commit, or throw away; none that are not here (any more)."""
+        attempts = [each if isinstance(each, str) else each.attempt for each in request.attempts]
+        try:
+            return await asyncio.to_thread(self._staging.topics_of, request.sink, request.batch, attempts)
+        except (OSError, StorageError):
+            return set()  # The handler finds the same, and says so.
+
     async def commit_staged(self, request: pb.CommitStagedRequest, call: object) -> pb.CommitStagedResponse:
         """Decide, write the decision down, append, flush, and close the batch. A decided batch is only finished."""
         bounded("attempts", len(request.attempts))

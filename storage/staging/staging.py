@@ -244,6 +244,22 @@ class Staging:
             sequence=(last + 1) & MAX_SEQUENCE,
         )
 
+    def topics_of(self, sink: str, batch: int, attempts: Sequence[str]) -> set[str]:
+        """What attempts (none named: all) of a batch were staged for, as far as they are here. From any thread."""
+        self._check_sink(sink, batch)
+        folder = f"{self._root}/{sink}/{batch}"
+        there = self._files.names(folder) if self._files.is_dir(folder) else ()
+        found: set[str] = set()
+        for attempt in attempts or there:
+            path = self._path(sink, batch, attempt)
+            if self._files.exists(path):
+                file = self._files.open(path, writable=False)
+                try:
+                    found.update(frame.tp[0] for frame in frames(file, file.size(), path))
+                finally:
+                    file.close()
+        return found
+
     def save(self, sink: str, state: SinkState) -> None:
         """Put a state on disk. From any thread; `adopt` it afterwards."""
         path = f"{self._root}/{sink}"

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.sockets import listening_socket
-from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import Denied, Draining, Overloaded
 from muster.coordinator.metrics.instruments import Meter
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
@@ -197,6 +197,8 @@ class Inside:
             raise Refused(504, "TIMED_OUT", text) from None
         except Draining as error:
             raise Refused(503, "DRAINING", str(error)) from None
+        except Denied as error:
+            raise Refused(403, "DENIED", str(error)) from None
         except Overloaded as error:
             wait_s = str(-(-error.retry_after_ms // 1000))
             raise Refused(503, "LIMIT_REACHED", str(error), headers={"retry-after": wait_s}) from None

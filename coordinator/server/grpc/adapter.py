@@ -19,7 +19,7 @@ from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.limits import LARGE_BYTES, too_large
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.software import of_user_agent
-from muster.coordinator.errors import Draining, NotAuthenticated, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
 from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.grpc import status
@@ -209,6 +209,8 @@ class Methods(grpc.GenericRpcHandler):
                 return status.draining(error)
             case NotAuthenticated():
                 return status.not_authenticated(error)
+            case Denied():
+                return status.denied(error)
             case NotThere():
                 return status.not_there(error)
             case NotNow():

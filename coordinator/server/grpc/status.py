@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from muster.coordinator.edge import words
-from muster.coordinator.errors import Draining, NotAuthenticated, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
 
 DOMAIN = "coordinator.rpc.v1"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -61,6 +61,10 @@ def draining(refusal: Draining) -> Ending:
 
 def not_there(refusal: NotThere) -> Ending:
     return Ending(grpc.StatusCode.NOT_FOUND, str(refusal), (error_info("NOT_THERE"),))
+
+
+def denied(refusal: Denied) -> Ending:
+    return Ending(grpc.StatusCode.PERMISSION_DENIED, str(refusal), (error_info("DENIED"),))
 
 
 def not_now(refusal: NotNow) -> Ending:

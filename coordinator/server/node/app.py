@@ -17,7 +17,6 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
-from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Method
@@ -37,7 +36,7 @@ from muster.coordinator.server.journal.reports import (
 )
 from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
-from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
+from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
 from muster.coordinator.server.node.lags import meter_of
 from muster.coordinator.server.node.limits import (
@@ -50,7 +49,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import gate_of, gates_of, security_of, teller
+from muster.coordinator.server.node.secured_by import gate_of, gates_of, guarded_by, security_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -64,7 +63,6 @@ from muster.coordinator.server.service.watch import Watchers
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.disk.files import RealFiles
-from muster.storage.errors import StorageError
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
 from muster.storage.service.staging import StagingService
@@ -186,7 +184,6 @@ class Node:
                 self._http.give_back()
             raise
         self._start_driver()
-        joins = join_bytes(self._settings)
         table = audited(self._table(), tell := teller(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
@@ -197,8 +194,10 @@ class Node:
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
+        table = guarded_by(self._security, table, self._staging, lambda: self._partitions)
         gate = gate_of(self._security)
-        self.methods = Methods(table, malformed, joins, self._instruments, burden_limits(self._settings), gate)
+        limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
+        self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
         await self._listener.start(self.methods, **gates_of(self._settings, gate))
@@ -312,6 +311,7 @@ class Node:
             loads_elsewhere=True,
         )
         self._partitions = partition_counts(self.broker)
+        self._log_span = partial(log_span, self.broker)
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
         self._loaded_ms = self._clock.now_ms()
         self.engine.load(self._loaded_ms)
@@ -321,13 +321,6 @@ class Node:
         if status is ShardStatus.ACTIVE and self._zookeeper is not None:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
-
-    def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
-        """Raises LogFailed for a partition that is not there, or is damaged."""
-        try:
-            return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
-        except StorageError as error:
-            raise LogFailed(str(error)) from error
 
     def _start_driver(self) -> None:
         self.driver = Driver(

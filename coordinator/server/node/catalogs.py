@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from muster.coordinator.runtime.ports import LogFailed
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+
 
 class Topic(Protocol):
     @property
@@ -24,3 +28,11 @@ def topic_ids(broker: HasTopics) -> dict[str, bytes]:
 
 def partition_counts(broker: HasTopics) -> dict[str, int]:
     return {name: topic.partitions for name, topic in broker.topics().items()}
+
+
+def log_span(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
+    """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged."""
+    try:
+        return broker.start_offset(topic, partition), broker.high_watermark(topic, partition)
+    except StorageError as error:
+        raise LogFailed(str(error)) from error

@@ -1,13 +1,16 @@
 """Who may do what on a node: made, and imported, only where a setting asks for it."""
 
 import asyncio
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
+from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.journal.lines import tell_action
 from muster.storage.broker.broker import Broker
+from muster.storage.service.staging import StagingService
 
 if TYPE_CHECKING:
     from muster.coordinator.server.security.security import Security
@@ -40,3 +43,18 @@ def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | No
         "health_gate": None if settings.http_probes_anonymous else gate,
         "reflection_gate": None if settings.grpc_reflection_anonymous else gate,
     }
+
+
+def guarded_by(
+    security: "Security | None",
+    table: dict[str, Method],
+    staging: StagingService,
+    topics: Callable[[], Container[str]],
+) -> dict[str, Method]:
+    """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
+    if security is None:
+        return table
+    from muster.coordinator.server.security.rights.guarding import guarded
+
+    security.rights.topics = topics
+    return guarded(table, security.rights, staging.topics_of)

@@ -6,6 +6,7 @@ from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import parse_principal
 from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
+from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 
@@ -22,6 +23,7 @@ class Security:
         self.trail = AuditTrail(settings.audit_log)
         self.audit = self.trail.audit
         self.gate = Gate(self.store.state, failed=self.audit.login_failed)
+        self.rights = Rights(self.authorizer, self.audit)
         self.store.on_change(self._changed)
         self.store.on_change(self.gate.changed)
 
@@ -39,3 +41,4 @@ class Security:
 
     def _changed(self) -> None:
         self.authorizer.replace(self.store.state.acls)
+        self.rights.changed.tell()

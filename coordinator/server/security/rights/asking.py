@@ -1,0 +1,82 @@
+"""Whether whoever asks may, and what is told to who may not."""
+
+import asyncio
+from collections.abc import Callable, Container
+from typing import Final, Protocol
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.acl.rights import REFUSALS, Right
+from muster.coordinator.security.acl.words import missing
+from muster.coordinator.security.identity import Identity
+from muster.coordinator.server.security.audit import Audit
+
+DOOR: Final = "grpc"
+
+
+class Asks(Protocol):
+    """What is known of a call."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+
+class Changed:
+    """Wakes whoever goes on for long, so that it looks at its rights again."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Event | None = None
+
+    def tell(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.set()
+
+    def event(self) -> asyncio.Event:
+        """Set with the next change."""
+        if self._waiting is None:
+            self._waiting = asyncio.Event()
+        return self._waiting
+
+
+class Rights:
+    """Asks the lists, and tells the audit who was refused. `topics` are the catalog's names."""
+
+    def __init__(
+        self, authorizer: Authorizer, audit: Audit, topics: Callable[[], Container[str]] = lambda: frozenset()
+    ) -> None:
+        self._authorizer = authorizer
+        self._audit = audit
+        self.topics = topics
+        self.changed = Changed()
+
+    def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return self._authorizer.allows(who, operation, kind, name)
+
+    def holds(self, who: Identity, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """This right, or the one that does instead."""
+        if self._authorizer.allows(who, right.operation, right.resource_type, name):
+            return True
+        other = right.instead
+        if other is None:
+            return False
+        return self.holds(who, other, CLUSTER_NAME if other.resource_type is ResourceType.CLUSTER else name)
+
+    def may_somewhere(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there is a resource of the kind with which this is allowed."""
+        asked = getattr(self._authorizer, "allows_any", None)
+        return bool(asked is not None and asked(who, operation, kind))
+
+    def may_see(self, who: Identity, topic: str) -> bool:
+        return self._authorizer.allows(who, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    def refuse(self, call: Asks, right: Right, name: str, api: str) -> tuple[ErrorCode, str]:
+        """The code, and a sentence: what is missing and how it is granted, to who may know of the resource."""
+        who, door = call.identity, getattr(call, "door", DOOR)
+        self._audit.refused(who, door, right.operation, right.resource_type, name, api)
+        code = ErrorCode(REFUSALS[right.resource_type])
+        knows = self.may(who, Operation.DESCRIBE, right.resource_type, name) or self.may(
+            who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        return code, missing(who, right.operation, right.resource_type, name) if knows else ""

@@ -1,0 +1,165 @@
+"""The table of calls, each asked for its rights first. A call without a row in the table of rights keeps the node from
+starting."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from muster.coordinator.errors import Denied, ErrorCode
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.acl.rights import RPC_RIGHTS, Lacking, Right
+from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.security.rights.answers import AFTER, After
+from muster.coordinator.server.security.rights.asking import Asks, Rights
+from muster.coordinator.server.security.rights.lasting import session, watched
+from muster.coordinator.server.security.rights.paths import is_listed, is_path, names_at
+from muster.coordinator.server.security.rights.rows import ROWS, Refused, merged, parted
+
+NODE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+"""Of DescribeConfigs without topics, which asks for the node's settings."""
+SOMEWHERE: Final = Right(Operation.WRITE, ResourceType.TOPIC, "any topic")
+
+Staged = Callable[[Any], Awaitable[Iterable[str]]]
+"""Of a request to commit or abort what was staged: which topics that is for."""
+
+
+def guarded(table: Mapping[str, Method], rights: Rights, staged: Staged) -> dict[str, Method]:
+    """The same methods, for who may. Raises LookupError for one that nobody has thought of."""
+    return {name: replace(method, handler=guard(method, rights, staged)) for name, method in table.items()}
+
+
+def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any], Any]:
+    needed = RPC_RIGHTS.get(method.full_name)
+    if needed is None:
+        raise LookupError(f"{method.full_name} has no row in the table of rights: say what it needs there")
+    api, request = method.full_name.rpartition("/")[2], method.request_type.DESCRIPTOR
+    if method.kind is Kind.BOTH_STREAM:
+        assert api == "Session", f"{method.full_name} streams both ways; only Session is known to"
+        return session(method.handler, rights)
+    asked = [right for right in needed if right.lacking is Lacking.REFUSED and is_path(right.of, request)]
+    if method.kind is Kind.SERVER_STREAM:
+        [right] = asked
+        return watched(method.handler, api, right, rights, lambda message: names_at(message, right.of))
+    listed = [right for right in asked if api in ROWS and is_listed(right.of, request)]
+    whole = [right for right in asked if right not in listed]
+    whole += [right for right in needed if not right.of and not right.when]
+    guarding = Guard(method, api, rights, tuple(whole), tuple(listed), AFTER.get(api), before_of(api, staged))
+    return guarding.answer if listed or guarding.after or guarding.before else guarding.answer_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One method with an answer. `whole` rights refuse the request, `listed` ones its rows."""
+
+    method: Method
+    api: str
+    rights: Rights
+    whole: tuple[Right, ...]
+    listed: tuple[Right, ...]
+    after: After | None
+    before: "Before | None"
+
+    async def answer_whole(self, request: Any, call: Any) -> Any:
+        refused = self.lacking(request, call)
+        return refused if refused is not None else await self.method.handler(request, call)
+
+    async def answer(self, request: Any, call: Any) -> Any:
+        refused = self.lacking(request, call)
+        if refused is None and self.before is not None:
+            refused = await self.before(self, request, call)
+        if refused is not None:
+            return refused
+        if not self.listed:
+            return await self.looked_at(await self.method.handler(request, call), request, call)
+        at, rows = ROWS[self.api]
+        smaller, taken, kept = parted(request, at, partial(self.judge, call))
+        if not taken:
+            return await self.looked_at(await self.method.handler(request, call), request, call)
+        if kept or getattr(request, "all_topics", False):
+            found = await self.looked_at(await self.method.handler(smaller, call), smaller, call)
+        else:
+            found = self.method.response_type()
+        return merged(self.message(found), rows, self.in_order(taken), kept)
+
+    def lacking(self, request: Any, call: Asks) -> Any:
+        """The answer that refuses the whole; None where nothing is lacking."""
+        who, rights = call.identity, self.rights
+        for right in self.whole:
+            for name in names_at(request, right.of) if right.of else (CLUSTER_NAME,):
+                if not rights.holds(who, right, name):
+                    return self.refusal(*rights.refuse(call, right, name, self.api))
+        return None
+
+    def refusal(self, code: ErrorCode, text: str) -> Any:
+        """Raises Denied where an answer has no place for the code."""
+        fields = self.method.response_type.DESCRIPTOR.fields_by_name
+        if "error_code" not in fields:
+            raise Denied(text or code.name)
+        said = {"error_message": text} if "error_message" in fields else {}
+        for name in ("producer_id", "producer_epoch", "generation_id"):
+            if name in fields:
+                said[name] = -1  # type: ignore[assignment]
+        return self.method.response_type(error_code=int(code), **said)
+
+    def judge(self, call: Asks, name: str) -> tuple[ErrorCode, str] | None:
+        for right in self.listed:
+            if not self.rights.holds(call.identity, right, name):
+                return self.rights.refuse(call, right, name, self.api)
+        return None
+
+    async def looked_at(self, answer: Any, request: Any, call: Asks) -> Any:
+        if self.after is None:
+            return answer
+        return await self.after(self.message(answer), request, call, self.rights)
+
+    def message(self, answer: Any) -> Any:
+        return self.method.response_type.FromString(answer) if isinstance(answer, bytes) else answer
+
+    def in_order(self, taken: list[Refused]) -> list[Refused]:
+        return sorted(taken, key=lambda each: each.at)
+
+
+Before = Callable[[Guard, Any, Asks], Awaitable[Any]]
+"""What a method needs that no path says: the refusing answer, or None."""
+
+
+def before_of(api: str, staged: Staged) -> Before | None:
+    match api:
+        case "CommitStaged" | "AbortStaged":
+            return partial(may_write_staged, staged)
+        case "DescribeConfigs":
+            return node_configs
+        case "InitProducerId":
+            return may_produce
+        case _:
+            return None
+
+
+async def may_write_staged(staged: Staged, guard: Guard, request: Any, call: Asks) -> Any:
+    right = Right(Operation.WRITE, ResourceType.TOPIC, "topics of what was staged")
+    for topic in await staged(request):
+        if not guard.rights.holds(call.identity, right, topic):
+            return guard.refusal(*guard.rights.refuse(call, right, topic, guard.api))
+    return None
+
+
+async def node_configs(guard: Guard, request: Any, call: Asks) -> Any:
+    if request.topics or guard.rights.holds(call.identity, NODE_CONFIGS):
+        return None
+    answer: Any = guard.method.response_type()
+    answer.results.add(error_code=31, error_message=guard.rights.refuse(call, NODE_CONFIGS, CLUSTER_NAME, guard.api)[1])
+    return answer
+
+
+async def may_produce(guard: Guard, request: Any, call: Asks) -> Any:
+    """Its own transactional id; without one, whoever may write to some topic, or to all (as Kafka)."""
+    if request.transactional_id:
+        right = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+        name = request.transactional_id
+        lacks = not guard.rights.holds(call.identity, right, name)
+    else:
+        right, name = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), CLUSTER_NAME
+        somewhere = guard.rights.may_somewhere(call.identity, Operation.WRITE, ResourceType.TOPIC)
+        lacks = not somewhere and not guard.rights.holds(call.identity, right, name)
+    return guard.refusal(*guard.rights.refuse(call, right, name, guard.api)) if lacks else None

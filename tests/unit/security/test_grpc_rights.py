@@ -1,0 +1,339 @@
+"""What the guard takes out of answers, where refused rows stand, and what becomes of calls that go on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from muster.coordinator.errors import Denied
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.identity import Identity, Principal
+from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.security.audit import Audit, Line
+from muster.coordinator.server.security.rights.asking import Rights
+from muster.coordinator.server.security.rights.guarding import guard
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
+
+BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN")
+CALL: Final = SimpleNamespace(identity=BOB, door="grpc")
+GROUPS, BROKER, STAGING = "/coordinator.rpc.v1.GroupCoordinator/", "/storage.rpc.v1.Broker/", "/storage.rpc.v1.Staging/"
+
+
+def allow(kind: str, operation: str, name: str, permission: str = "ALLOW") -> Acl:
+    pattern = PatternType.PREFIXED if name.endswith("*") and name != "*" else PatternType.LITERAL
+    name = name if name == "*" else name.rstrip("*")
+    return Acl(ResourceType[kind], pattern, name, "User:bob", "*", Operation[operation], Permission[permission])
+
+
+class Guarded:
+    """One method that answers `answer`."""
+
+    def __init__(self, full_name: str, request: Any, answer: Any, *acls: Acl, kind: Kind = Kind.UNARY) -> None:
+        self.seen: list[Any] = []
+        self.lines: list[Line] = []
+        self.answer = answer
+        self.authorizer = AclAuthorizer()
+        self.rights = Rights(self.authorizer, Audit(self.lines.append), lambda: {"orders", "secret"})
+        self.grant(*acls)
+        handler = self.handle if kind is Kind.UNARY else answer
+        self.ask = guard(Method(full_name, kind, type(request), type(answer), handler), self.rights, self.staged)
+
+    def grant(self, *acls: Acl) -> None:
+        self.authorizer.replace(acls)
+        self.rights.changed.tell()
+
+    async def handle(self, request: Any, call: Any) -> Any:
+        self.seen.append(request)
+        return self.answer
+
+    async def staged(self, request: Any) -> list[str]:
+        return ["orders"]
+
+
+def answered(full_name: str, request: Any, answer: Any, *acls: Acl) -> Any:
+    return asyncio.run(Guarded(full_name, request, answer, *acls).ask(request, CALL))
+
+
+def test_groups_that_one_may_not_describe_are_not_listed() -> None:
+    every = pb.ListGroupsResponse(groups=[pb.ListedGroup(group_id="billing"), pb.ListedGroup(group_id="hr")])
+    request = pb.ListGroupsRequest()
+    found = answered(GROUPS + "ListGroups", request, every, allow("GROUP", "READ", "billing"))
+    assert [group.group_id for group in found.groups] == ["billing"]
+    assert not answered(GROUPS + "ListGroups", request, pb.ListGroupsResponse(groups=found.groups)).groups
+    both = pb.ListGroupsResponse(groups=[pb.ListedGroup(group_id="billing"), pb.ListedGroup(group_id="hr")])
+    cluster = allow("CLUSTER", "DESCRIBE", "kafka-cluster")
+    assert len(answered(GROUPS + "ListGroups", request, both, cluster).groups) == 2
+
+
+def test_a_refused_row_stands_at_its_place_with_all_its_partitions() -> None:
+    request = log_pb.ListOffsetsRequest()
+    for name in ("a", "secret", "b"):
+        row = request.topics.add(name=name)
+        row.partitions.add(partition_index=3)
+        row.partitions.add(partition_index=5)
+    answer = log_pb.ListOffsetsResponse()
+    for name in ("a", "b"):
+        answer.topics.add(name=name).partitions.add(partition_index=3, offset=7)
+    door = Guarded(
+        BROKER + "ListOffsets", request, answer, allow("TOPIC", "DESCRIBE", "a"), allow("TOPIC", "READ", "b")
+    )
+    found = asyncio.run(door.ask(request, CALL))
+    assert [row.name for row in found.topics] == ["a", "secret", "b"]
+    assert [(part.partition_index, part.error_code, part.offset) for part in found.topics[1].partitions] == [
+        (3, 29, -1),
+        (5, 29, -1),
+    ]
+    assert [row.name for row in door.seen[0].topics] == ["a", "b"], "the handler never hears of it"
+    assert [row.name for row in request.topics] == ["a", "secret", "b"], "the request itself stays as it is"
+
+
+def test_of_an_encoded_fetch_refused_rows_are_part() -> None:
+    request = log_pb.MultiFetchRequest(max_wait_ms=5)
+    for name in ("secret", "orders"):
+        request.fetches.add(topic=name, partition=2)
+    told = log_pb.MultiFetchResponse()
+    told.results.add(topic="orders").result.records = b"bytes"
+    door = Guarded(BROKER + "MultiFetch", request, told, allow("TOPIC", "READ", "orders"))
+    door.answer = told.SerializeToString()
+    found = asyncio.run(door.ask(request, CALL))
+    assert [(row.topic, row.result.error_code, row.result.records) for row in found.results] == [
+        ("secret", 29, b""),
+        ("orders", 0, b"bytes"),
+    ]
+    assert door.seen[0].max_wait_ms == 5
+
+
+def test_a_handler_is_not_asked_for_nothing() -> None:
+    """DescribeConfigs without topics would be the node's settings."""
+    request = log_pb.DescribeConfigsRequest(topics=["secret"])
+    door = Guarded(BROKER + "DescribeConfigs", request, log_pb.DescribeConfigsResponse())
+    found = asyncio.run(door.ask(request, CALL))
+    assert [(row.topic, row.error_code) for row in found.results] == [("secret", 29)]
+    assert not door.seen
+
+
+def test_the_nodes_own_settings_need_a_right_to_the_cluster() -> None:
+    request = log_pb.DescribeConfigsRequest()
+    whole = log_pb.DescribeConfigsResponse(results=[log_pb.DescribedConfigs()])
+    refused = answered(BROKER + "DescribeConfigs", request, whole)
+    assert [row.error_code for row in refused.results] == [31]
+    may = allow("CLUSTER", "ALTER_CONFIGS", "kafka-cluster")
+    assert answered(BROKER + "DescribeConfigs", request, whole, may) == whole
+
+
+def test_all_topics_are_those_that_one_may_describe() -> None:
+    answer = log_pb.MetadataResponse(topics=[log_pb.TopicMetadata(name=name) for name in ("orders", "secret")])
+    found = answered(BROKER + "Metadata", log_pb.MetadataRequest(all_topics=True), answer, allow("TOPIC", "READ", "o*"))
+    assert [topic.name for topic in found.topics] == ["orders"]
+
+
+def test_a_name_is_refused_whether_it_exists_or_not() -> None:
+    named = log_pb.MetadataRequest(topics=["secret", "not there"])
+    found = answered(BROKER + "Metadata", named, log_pb.MetadataResponse())
+    assert [(topic.name, topic.error_code, topic.error_message) for topic in found.topics] == [
+        ("secret", 29, ""),
+        ("not there", 29, ""),
+    ]
+
+
+def test_who_may_know_is_told_what_is_missing_and_how_to_grant_it() -> None:
+    request = pb.RemoveMembersRequest(group_id="billing")
+    found = answered(GROUPS + "RemoveMembers", request, pb.RemoveMembersResponse(), allow("GROUP", "DESCRIBE", "*"))
+    assert found.error_code == 30
+    assert found.error_message == (
+        "User:bob at 10.0.0.7 lacks READ on GROUP 'billing'; "
+        "muster acls add --allow-principal User:bob --operation READ --group billing"
+    )
+    assert answered(GROUPS + "RemoveMembers", request, pb.RemoveMembersResponse()).error_message == ""
+
+
+def rebalance() -> ledger_pb2.Rebalance:
+    snapshot = {
+        "topics": {"orders": 1, "secret": 2, "gone": 1},
+        "members": [{"id": "m", "topics": ["orders", "secret"], "owned": {"secret": [0]}, "user_data": "c2VjcmV0"}],
+        "lags": {"secret": [4, 5]},
+        "options": {"secret": 1},
+    }
+    plan = ledger_pb2.MemberPlan(member_id="m")
+    for topic in ("orders", "secret"):
+        plan.assigned.add(topic=topic, partitions=[0])
+    return ledger_pb2.Rebalance(
+        number=4,
+        detail="topic secret has 2 partitions now; orders, too (secret.)",
+        members=[plan],
+        moves=[ledger_pb2.PartitionMove(topic="secret"), ledger_pb2.PartitionMove(topic="orders", why="as secret")],
+        positions=[ledger_pb2.PositionChange(topic="gone")],
+        also=["secret was looked at"],
+        snapshot_json=json.dumps(snapshot),
+    )
+
+
+def test_a_ledger_entry_names_no_topic_that_its_reader_may_not_describe() -> None:
+    answer = pb.ExplainGroupResponse(rebalances=[rebalance()])
+    rights = allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "DESCRIBE", "orders")
+    found = answered(GROUPS + "ExplainGroup", pb.ExplainGroupRequest(group_id="g"), answer, *rights)
+    text = str(found)
+    assert "secret" not in text
+    assert "gone" not in text
+    assert "c2VjcmV0" not in text
+    (entry,) = found.rebalances
+    assert entry.detail.endswith("(2 topics you may not describe left out)")
+    assert [part.topic for part in entry.members[0].assigned] == ["orders"]
+    assert json.loads(entry.snapshot_json)["topics"] == {"orders": 1}
+
+
+def test_who_may_describe_everything_reads_the_entry_as_it_is() -> None:
+    answer = pb.ExplainGroupResponse(rebalances=[rebalance()])
+    rights = allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "DESCRIBE", "*")
+    found = answered(GROUPS + "ExplainGroup", pb.ExplainGroupRequest(group_id="g"), answer, *rights)
+    assert found.rebalances[0] == rebalance()
+
+
+def test_a_simulation_of_topics_that_one_may_not_describe_is_refused() -> None:
+    answer = pb.SimulateAssignmentResponse(snapshot_json=json.dumps({"topics": {"secret": 1}, "members": []}))
+    request = pb.SimulateAssignmentRequest(group_id="g")
+    found = answered(GROUPS + "SimulateAssignment", request, answer, allow("GROUP", "DESCRIBE", "g"))
+    assert (found.error_code, found.snapshot_json) == (29, "")
+    own = pb.SimulateAssignmentRequest(snapshot_json=answer.snapshot_json)
+    assert answered(GROUPS + "SimulateAssignment", own, answer) == answer
+
+
+def test_a_kip_848_group_with_hidden_topics_is_not_described() -> None:
+    member = pb.ConsumerGroupMember(member_id="m", subscribed_topic_names=["secret"])
+    answer = pb.ConsumerGroupDescribeResponse(groups=[pb.DescribedConsumerGroup(group_id="g", members=[member])])
+    request = pb.ConsumerGroupDescribeRequest(group_ids=["g"])
+    found = answered(GROUPS + "ConsumerGroupDescribe", request, answer, allow("GROUP", "DESCRIBE", "g"))
+    assert (found.groups[0].error_code, len(found.groups[0].members)) == (29, 0)
+
+
+def test_pins_of_hidden_topics_are_left_out() -> None:
+    pins = [control_pb.HeldPin(pin=control_pb.Pin(topic=name)) for name in ("orders", "secret")]
+    answer = control_pb.DescribeHoldsResponse(holds=control_pb.Holds(pins=pins))
+    rights = allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "DESCRIBE", "orders")
+    request = control_pb.DescribeHoldsRequest(group_id="g")
+    found = answered("/coordinator.rpc.v1.GroupControl/DescribeHolds", request, answer, *rights)
+    assert [held.pin.topic for held in found.holds.pins] == ["orders"]
+
+
+@pytest.mark.parametrize("what", ["CommitStaged", "AbortStaged"])
+def test_what_was_staged_is_decided_by_who_may_write_there(what: str) -> None:
+    request, answer = getattr(staging_pb, f"{what}Request")(sink="s"), getattr(staging_pb, f"{what}Response")
+    assert answered(STAGING + what, request, answer()).error_code == 29
+    assert answered(STAGING + what, request, answer(), allow("TOPIC", "WRITE", "orders")).error_code == 0
+
+
+# -- calls that go on ---------------------------------------------------------------------------------------
+
+
+async def for_ever(request: Any, call: Any) -> AsyncIterator[pb.WatchGroupResponse]:
+    yield pb.WatchGroupResponse(group_id="g", rebalance=rebalance())
+    await asyncio.Event().wait()
+
+
+def test_a_watch_ends_when_its_right_is_taken_away_and_names_nothing_hidden() -> None:
+    async def watch() -> None:
+        request = pb.WatchGroupRequest(group_id="g")
+        door = Guarded(
+            GROUPS + "WatchGroup", request, for_ever, allow("GROUP", "DESCRIBE", "g"), kind=Kind.SERVER_STREAM
+        )
+        stream = door.ask(request, CALL)
+        assert "secret" not in str(await anext(stream))
+        following = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        door.grant(allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "READ", "x"))
+        await asyncio.sleep(0)
+        assert not following.done(), "a change that takes nothing away ends nothing"
+        door.grant()
+        async with asyncio.timeout(1):
+            with pytest.raises(Denied):
+                await following
+
+    asyncio.run(watch())
+
+
+class Member:
+    """What a member says on its stream, word for word."""
+
+    def __init__(self, *acls: Acl) -> None:
+        self.words: asyncio.Queue[pb.SessionRequest | None] = asyncio.Queue()
+        self.heard: list[Any] = []
+        self.door = Guarded(GROUPS + "Session", pb.SessionRequest(), self.handle, *acls, kind=Kind.BOTH_STREAM)
+        self.stream = self.door.ask(self.said(), CALL)
+
+    async def said(self) -> AsyncIterator[pb.SessionRequest]:
+        while (word := await self.words.get()) is not None:
+            yield word
+
+    async def handle(self, requests: Any, call: Any) -> AsyncIterator[pb.SessionResponse]:
+        number = 0
+        async for request in requests:
+            self.heard.append(request)
+            number += 1
+            yield pb.SessionResponse(sequence_number=number, rebalance=pb.SessionRebalance(cause_detail="secret grew"))
+
+    def say(self, **word: Any) -> None:
+        self.words.put_nowait(pb.SessionRequest(**word))
+
+
+HELLO: Final = pb.SessionHello(group_id="g", member_id="m")
+MEMBER: Final = allow("GROUP", "READ", "g")
+
+
+def test_a_session_without_the_right_hears_the_code_and_nothing_else() -> None:
+    async def story() -> None:
+        member = Member()
+        member.say(hello=HELLO)
+        answers = [answer async for answer in member.stream]
+        assert [(a.sequence_number, a.fenced.error_code) for a in answers] == [(1, 30)]
+        assert not member.heard
+
+    asyncio.run(story())
+
+
+def test_an_open_session_loses_what_its_member_lost() -> None:
+    async def story() -> None:
+        member = Member(MEMBER)
+        member.say(hello=HELLO)
+        first = await anext(member.stream)
+        assert "secret" not in first.rebalance.cause_detail
+        waiting = asyncio.ensure_future(anext(member.stream))
+        await asyncio.sleep(0)
+        member.door.grant()
+        async with asyncio.timeout(1):
+            fenced = await waiting
+            assert (fenced.sequence_number, fenced.fenced.error_code) == (2, 30)
+            assert [each async for each in member.stream] == []
+
+    asyncio.run(story())
+
+
+def test_a_heartbeat_for_a_topic_that_one_may_not_describe_ends_the_session() -> None:
+    async def story() -> None:
+        member = Member(MEMBER)
+        member.say(hello=HELLO)
+        await anext(member.stream)
+        names = pb.SubscribedTopicNames(names=["secret"])
+        member.say(consumer_group_heartbeat=pb.ConsumerGroupHeartbeatRequest(subscribed_topic_names=names))
+        assert [each.fenced.error_code async for each in member.stream] == [29]
+        assert len(member.heard) == 1
+
+    asyncio.run(story())
+
+
+def test_somebody_elses_group_is_no_way_around() -> None:
+    async def story() -> None:
+        member = Member(MEMBER)
+        member.say(hello=HELLO)
+        await anext(member.stream)
+        member.say(register_consumer=pb.RegisterConsumer(group_id="hr"))
+        assert [each.fenced.error_code async for each in member.stream] == [30]
+
+    asyncio.run(story())

@@ -11,6 +11,7 @@ from muster.assignors.api import Snapshot
 from muster.coordinator.core.bounds import next_generation
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, Handover, MemberState, cells
 from muster.coordinator.core.consumer.records import CurrentStored, Shares, TopicId
+from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
 from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
 from muster.coordinator.core.moves import Before, Withheld, difference
@@ -182,8 +183,12 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
 
 
 def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
-    if group.progress.handover is not None and group.at_rest:
+    if not group.at_rest:
+        return
+    if group.progress.handover is not None:
         close_handover(group, step)
+    else:  # of what was on its way before a crash, or who waits for it would wait for ever
+        standing.settled(group.id, step)
 
 
 def close_handover(group: ConsumerGroup, step: Step) -> None:

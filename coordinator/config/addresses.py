@@ -1,6 +1,8 @@
-"""HOST:PORT, and the addresses of a ZooKeeper ensemble, as settings write them."""
+"""HOST:PORT, what is spoken there, and the addresses of a ZooKeeper ensemble, as settings write them."""
 
-from typing import NamedTuple, NewType
+import ipaddress
+from collections.abc import Collection
+from typing import Final, NamedTuple, NewType
 
 ConnectText = NewType("ConnectText", str)
 AddressOrNone = NewType("AddressOrNone", str)
@@ -9,6 +11,14 @@ HostNames = NewType("HostNames", str)
 CollectorText = NewType("CollectorText", str)
 
 ZOOKEEPER_PORT = 2181
+
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
+WITHOUT_SASL: Final = (PLAINTEXT, SSL)
+WITH_SASL: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+"""What a listener may speak, by Kafka's words."""
 
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 """Good to listen on, useless to tell a client."""
@@ -35,15 +45,66 @@ def parse_address(text: str) -> Address:
     return Address(bare, int(port))
 
 
-def told_address(advertised: str, listened: Address, bound_port: int) -> Address:
+class Door(NamedTuple):
+    """What a listener speaks, and where."""
+
+    protocol: str
+    address: Address
+
+    @property
+    def encrypted(self) -> bool:
+        return self.protocol in (SSL, SASL_SSL)
+
+    @property
+    def asks_by_sasl(self) -> bool:
+        return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
+
+
+def parse_door(text: str, protocols: Collection[str] = WITHOUT_SASL) -> Door:
+    """[PROTOCOL://]HOST:PORT; PLAINTEXT where no protocol is named. Raises ValueError.
+
+    >>> parse_door("SSL://127.0.0.1:9290"), parse_door("[::1]:0").protocol
+    (Door(protocol='SSL', address=Address(host='127.0.0.1', port=9290)), 'PLAINTEXT')
+    """
+    named, slashes, address = text.rpartition("://")
+    if not slashes:
+        return Door(PLAINTEXT, parse_address(text))
+    if named not in protocols:
+        raise ValueError(f"{named!r} is not spoken here; expected one of {', '.join(protocols)} before ://")
+    return Door(named, parse_address(address))
+
+
+def parse_advertised(text: str, listener: str, protocols: Collection[str] = WITHOUT_SASL) -> Address:
+    """What clients are told, without the protocol, which has to be the listener's, if any. Raises ValueError."""
+    told, spoken = parse_door(text, protocols), parse_door(listener, protocols).protocol
+    if "://" in text and told.protocol != spoken:
+        raise ValueError(
+            f"{text} says {told.protocol}, but what listens there speaks {spoken}; write {spoken}:// or none"
+        )
+    return told.address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def told_address(advertised: str, listener: str, bound_port: int, protocols: Collection[str] = WITHOUT_SASL) -> Address:
     """Where clients are told to connect. The port that was bound stands in for an advertised port 0, as in Kafka.
 
-    >>> told_address("muster.example:0", Address("0.0.0.0", 0), 4711)
+    >>> told_address("SSL://muster.example:0", "SSL://0.0.0.0:0", 4711)
     Address(host='muster.example', port=4711)
     """
     if not advertised:
-        return Address(listened.host, bound_port)
-    host, port = parse_address(advertised)
+        return Address(parse_door(listener, protocols).address.host, bound_port)
+    host, port = parse_advertised(advertised, listener, protocols)
     return Address(host, port or bound_port)
 
 

@@ -1,6 +1,5 @@
 """The HTTP listener: where it is, who may use it, and what it bears."""
 
-import ipaddress
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -8,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, AddressOrNone, HostNames, parse_address
+from muster.coordinator.config.addresses import Address, AddressOrNone, Door, HostNames, parse_door
 from muster.coordinator.config.values import MAX_INT
 
 DEFAULT = AddressOrNone("127.0.0.1:9291")
@@ -21,15 +20,15 @@ class HttpSettings(BaseModel):
     http_listeners: AddressOrNone = Field(
         default=DEFAULT,
         alias="http.listeners",
-        description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served; port 0 takes a "
-        "free one, empty: not at all; where this default is taken, or the extra web is not installed, the node starts "
-        "without.",
+        description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind "
+        "PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is "
+        "taken, or the extra web is not installed, the node starts without.",
     )
     http_insecure: bool = Field(
         default=False,
         alias="http.insecure",
-        description="Whether http.listeners may be an address that other machines reach: whoever reaches it sees every "
-        "group and may do what http.actions allows, since nobody is asked who they are.",
+        description="Whether http.listeners may be PLAINTEXT on an address that other machines reach, as "
+        "allow.insecure.listeners says it of every listener.",
     )
     http_hosts: HostNames = Field(
         default=HostNames(""),
@@ -65,11 +64,16 @@ class HttpSettings(BaseModel):
     )
 
     @property
-    def http_address(self) -> Address | None:
-        """Where HTTP is to be served, if at all."""
+    def http_door(self) -> Door | None:
+        """What is spoken where HTTP is served, if it is to be."""
         if not self.http_listeners or (self.http_by_default and missing_web()):
             return None
-        return parse_address(self.http_listeners)
+        return parse_door(self.http_listeners)
+
+    @property
+    def http_address(self) -> Address | None:
+        """Where HTTP is to be served, if at all."""
+        return self.http_door.address if self.http_door else None
 
     @property
     def http_by_default(self) -> bool:
@@ -90,7 +94,7 @@ class HttpSettings(BaseModel):
     @classmethod
     def is_an_http_address(cls, value: AddressOrNone) -> AddressOrNone:
         if value:
-            parse_address(value)
+            parse_door(value)
         return value
 
     @field_validator("http_hosts")
@@ -105,11 +109,6 @@ class HttpSettings(BaseModel):
     def http_can_be_served(self) -> Self:
         if self.http_address is None:
             return self
-        if not self.http_insecure and not is_loopback(self.http_address.host):
-            raise ValueError(
-                f"http.listeners is {self.http_listeners}, which other machines may reach, and HTTP asks nobody who "
-                "they are; expected a loopback address such as 127.0.0.1:9291, or http.insecure=true by name"
-            )
         if missing := missing_web():
             raise ValueError(
                 f"http.listeners is {self.http_listeners}, but {', '.join(missing)} is not installed; "
@@ -130,15 +129,3 @@ def names_of(hosts: str) -> list[str]:
 def missing_web() -> tuple[str, ...]:
     """What the listener needs and is not installed."""
     return tuple(name for name in WEB_EXTRA if find_spec(name) is None)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there.
-
-    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, may_be_told, parse_address, told_address
+from muster.coordinator.config.addresses import WITH_SASL, Address, Door, may_be_told, parse_door, told_address
 from muster.coordinator.config.values import MAX_INT
 
 
@@ -12,7 +12,8 @@ class KafkaSettings(BaseModel):
     kafka_listeners: str = Field(
         default="",
         alias="kafka.listeners",
-        description="The HOST:PORT on which Kafka's protocol is served; port 0 takes a free one, empty: not at all.",
+        description="The HOST:PORT on which Kafka's protocol is served, behind PLAINTEXT:// (as without a word), "
+        "SSL://, SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one, empty: not at all.",
     )
     kafka_advertised_listeners: str = Field(
         default="",
@@ -85,19 +86,24 @@ class KafkaSettings(BaseModel):
     )
 
     @property
+    def kafka_door(self) -> Door | None:
+        """What is spoken where Kafka's protocol is served, if it is."""
+        return parse_door(self.kafka_listeners, WITH_SASL) if self.kafka_listeners else None
+
+    @property
     def kafka_address(self) -> Address | None:
         """Where Kafka's protocol is to be served, if at all."""
-        return parse_address(self.kafka_listeners) if self.kafka_listeners else None
+        return self.kafka_door.address if self.kafka_door else None
 
     def kafka_advertised_address(self, bound_port: int) -> Address:
         """Where Kafka clients should connect, once it is known which port was bound."""
-        return told_address(self.kafka_advertised_listeners, parse_address(self.kafka_listeners), bound_port)
+        return told_address(self.kafka_advertised_listeners, self.kafka_listeners, bound_port, WITH_SASL)
 
     @field_validator("kafka_listeners", "kafka_advertised_listeners")
     @classmethod
     def is_a_kafka_address(cls, value: str) -> str:
         if value:
-            parse_address(value)
+            parse_door(value, WITH_SASL)
         return value
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, may_be_told, parse_address, told_address
+from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
 from muster.coordinator.config.values import DAY_MS, MAX_INT
 
 
@@ -16,7 +16,8 @@ class NodeSettings(BaseModel):
     listeners: str = Field(
         default="127.0.0.1:9290",
         alias="listeners",
-        description="The HOST:PORT on which gRPC is served; port 0 takes a free one.",
+        description="The HOST:PORT on which gRPC is served, behind PLAINTEXT:// (as without a word) or SSL://; port 0 "
+        "takes a free one.",
     )
     advertised_listeners: str = Field(
         default="",
@@ -57,16 +58,21 @@ class NodeSettings(BaseModel):
     )
 
     @property
+    def grpc_door(self) -> Door:
+        """What is spoken where gRPC is served."""
+        return parse_door(self.listeners)
+
+    @property
     def listen_host(self) -> str:
-        return parse_address(self.listeners).host
+        return self.grpc_door.address.host
 
     @property
     def listen_port(self) -> int:
-        return parse_address(self.listeners).port
+        return self.grpc_door.address.port
 
     def advertised_address(self, bound_port: int) -> Address:
         """Where clients should connect, once it is known which port was bound."""
-        return told_address(self.advertised_listeners, parse_address(self.listeners), bound_port)
+        return told_address(self.advertised_listeners, self.listeners, bound_port)
 
     @field_validator("data_dir")
     @classmethod
@@ -86,7 +92,7 @@ class NodeSettings(BaseModel):
     @classmethod
     def is_an_address(cls, value: str) -> str:
         if value:
-            parse_address(value)
+            parse_door(value)
         return value
 
     @model_validator(mode="after")

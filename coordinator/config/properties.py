@@ -6,10 +6,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
+from muster.coordinator.config.security.tls import LISTENER_NAME, is_of_a_listener, listener_settings
 from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
 from muster.storage.wording import as_text
@@ -33,11 +34,19 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
     given = {} if file is None else {key: value for key, value in read_properties(file) if asks(key, value, known)}
     for key, text in (overrides or {}).items():
         given[key] = Given(text, "--set")
-    unknown = [unknown_setting(key, value.place, known) for key, value in given.items() if key not in known]
+    of_one = {key: value.text for key, value in given.items() if is_of_a_listener(key)}
+    unknown = [
+        unknown_setting(key, value.place, known)
+        for key, value in given.items()
+        if key not in known and key not in of_one
+    ]
     if unknown:
         raise SettingsError("\n".join(unknown))
+    values: dict[str, Any] = {key: value.text for key, value in given.items() if key not in of_one}
+    if of_one:
+        values[LISTENER_NAME.rstrip(".")] = {key.removeprefix(LISTENER_NAME): text for key, text in of_one.items()}
     try:
-        return Settings.model_validate({key: value.text for key, value in given.items()})
+        return Settings.model_validate(values)
     except ValidationError as error:
         places = list(known)
         faults = sorted(
@@ -84,7 +93,7 @@ def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
 
 
 def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
-    near = get_close_matches(key, known, n=1, cutoff=0.6)
+    near = get_close_matches(key, listener_settings() if key.startswith(LISTENER_NAME) else known, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
     return f"{place}: {key} is no setting of this node; {remedy}"
 
@@ -98,12 +107,18 @@ def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInf
         return reason if first is None else f"{first.place}: {reason}"
     key = str(fault["loc"][0])
     text, place = given.get(key, Given("", "default"))
+    if known[key].annotation is SecretStr:
+        return f"{place}: {key} is wrong, and not shown; expected {expected(known[key])} ({reason})"
     detail = f" ({reason})" if fault["type"] == "value_error" else ""
     return f"{place}: {key} is {text!r}, expected {expected(known[key])}{detail}"
 
 
 def expected(field: FieldInfo) -> str:
     """What the field allows, in words."""
+    if isinstance(field.json_schema_extra, Mapping) and "allowed" in field.json_schema_extra:
+        return str(field.json_schema_extra["allowed"])
+    if field.annotation is SecretStr:
+        return "a secret, which is never shown, or nothing"
     if field.annotation is AssignorNames:
         return "names of assignors, separated by commas"
     if field.annotation is PrincipalNames:

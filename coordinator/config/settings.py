@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.fields import FieldInfo
 
+from muster.coordinator.config.addresses import Door
 from muster.coordinator.config.central_groups import CentralGroupSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
 from muster.coordinator.config.groups import GroupSettings
@@ -18,6 +19,8 @@ from muster.coordinator.config.offsets import OffsetsSettings
 from muster.coordinator.config.security.audit import AuditSettings
 from muster.coordinator.config.security.authentication import AuthenticationSettings
 from muster.coordinator.config.security.authorization import AuthorizationSettings
+from muster.coordinator.config.security.doors import check_authority, check_doors
+from muster.coordinator.config.security.tls import LISTENER_NAME, TlsSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
 from muster.coordinator.config.waiting import WaitingSettings
@@ -35,6 +38,7 @@ class Settings(
     HttpSettings,
     MetricsSettings,
     TracingSettings,
+    TlsSettings,
     AuthorizationSettings,
     AuditSettings,
     AuthenticationSettings,
@@ -59,6 +63,12 @@ class Settings(
         """Whether there is anybody for whom the node would look at its groups."""
         return self.scaler_enable or self.http_address is not None
 
+    @property
+    def doors(self) -> dict[str, Door]:
+        """What each door that is served speaks, and where: `grpc`, `kafka`, `http`."""
+        found = {"grpc": self.grpc_door, "kafka": self.kafka_door, "http": self.http_door}
+        return {name: door for name, door in found.items() if door is not None}
+
     @model_validator(mode="after")
     def has_one_assignor_for_each_name(self) -> Self:
         offered((*self.consumer_assignors, *self.remote_assignors))
@@ -80,8 +90,25 @@ class Settings(
             )
         return self
 
+    @model_validator(mode="after")
+    def stands_open_by_name_only(self) -> Self:
+        check_doors(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
+        check_authority(
+            self.doors,
+            self,
+            authorizer=self.authorizer,
+            mechanisms=getattr(self, "sasl_enabled_mechanisms", ""),
+            zookeeper=self.zookeeper_connect,
+        )
+        return self
+
 
 def known_settings() -> dict[str, FieldInfo]:
-    """Dotted name -> field, room after room; the log's come last."""
+    """Dotted name -> field, room after room; the log's come last. What has its names from others is left out."""
     rooms = [room for room in Settings.__bases__ if issubclass(room, BaseModel)]
-    return {field.alias or name: field for room in rooms for name, field in room.model_fields.items()}
+    return {
+        field.alias or name: field
+        for room in rooms
+        for name, field in room.model_fields.items()
+        if field.alias != LISTENER_NAME.rstrip(".")
+    }

@@ -79,10 +79,12 @@ def node_settings() -> str:
     parts = []
     for room in Settings.__bases__:
         assert issubclass(room, BaseModel)
-        fields = {field.alias or name: field for name, field in room.model_fields.items()}
+        fields = [name for field in room.model_fields.values() if (name := field.alias or "") in known]
         title = (room.__doc__ or "").partition("\n")[0]
         heading = HEADINGS[room.__name__]
-        parts.append(f"## {heading}\n\n{own_words(room, title)}{settings_table({n: known[n] for n in fields})}\n")
+        parts.append(
+            f"## {heading}\n\n{own_words(room, title)}{settings_table({name: known[name] for name in fields})}\n"
+        )
     return "\n".join(parts)
 
 
@@ -100,6 +102,7 @@ HEADINGS = {
     "ObserveSettings": "Samples, and the scaler",
     "MetricsSettings": "Metrics",
     "TracingSettings": "Traces",
+    "TlsSettings": "Certificates, and doors that stand open",
     "AuthorizationSettings": "Who may do what",
     "AuditSettings": "What is told of it",
     "AuthenticationSettings": "Who is it",

@@ -154,7 +154,7 @@ def tell_start(settings: Settings) -> None:
 
 
 def differing(settings: Settings) -> Iterable[tuple[str, str]]:
-    """Setting and value. Addresses and paths are no secrets, and no setting is one."""
+    """Setting and value. Addresses and paths are no secrets; what is one shows asterisks."""
     fields = {field.alias or name: (name, field) for name, field in type(settings).model_fields.items()}
     for alias in known_settings():
         name, field = fields[alias]
@@ -162,3 +162,4 @@ def differing(settings: Settings) -> Iterable[tuple[str, str]]:
         default = field.get_default(call_default_factory=True, validated_data={})
         if value != default:
             yield alias, str(value).lower() if isinstance(value, bool) else str(value)
+    yield from settings.told_of_listeners().items()

@@ -1,0 +1,156 @@
+"""What the settings of doors, certificates and rights say together: no door stands open by mistake.
+
+Every function raises ValueError with a sentence that begins with the setting to look at.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from pydantic import ValidationError
+
+from muster.coordinator.config.addresses import Door, is_loopback, parse_connect
+from muster.coordinator.config.security.tls import DOORS, LISTENER_NAME, TLS_VERSIONS, CertificateSettings, TlsSettings
+from muster.storage.wording import expected
+
+MAKES: Final = "`muster certs init` makes one for development"
+INSECURE: Final = "allow.insecure.listeners=true"
+OPENS: Final = {"grpc": INSECURE, "kafka": INSECURE, "http": f"{INSECURE} (or http.insecure=true for HTTP alone)"}
+"""By which word a door may be plaintext where other machines reach it."""
+
+
+def check_doors(doors: Mapping[str, Door], tls: TlsSettings, *, open_by_name: Collection[str] = ()) -> None:
+    """Whether each door has what it needs, and is open to others by name only."""
+    check_own_settings(doors, tls)
+    for name, door in doors.items():
+        if door.encrypted:
+            check_certificates(name, tls.certificates_of(name), tls)
+            raise ValueError(f"{DOORS[name]} is {text_of(door)} ({door.protocol}), but TLS is not served yet")
+        if not (is_loopback(door.address.host) or tls.allow_insecure_listeners or name in open_by_name):
+            raise ValueError(
+                f"{DOORS[name]} is {text_of(door)} ({door.protocol}), which other machines reach: what is said there "
+                f"is read on the way, and nobody is who they say they are; expected "
+                f"{'SASL_SSL' if door.asks_by_sasl else 'SSL'}:// with ssl.keystore.location, a loopback address such "
+                f"as 127.0.0.1, or {OPENS[name]} by name"
+            )
+
+
+def check_own_settings(doors: Mapping[str, Door], tls: TlsSettings) -> None:
+    """Whether what is said of one listener is right, and has an effect."""
+    for key in tls.listener_name:
+        name = key.partition(".")[0]
+        if name not in doors or not doors[name].encrypted:
+            what = f"{text_of(doors[name])} ({doors[name].protocol})" if name in doors else "empty"
+            raise ValueError(
+                f"{LISTENER_NAME}{key} has no effect: {DOORS[name]} is {what}; expected SSL:// there, or no such line"
+            )
+    for name in {key.partition(".")[0] for key in tls.listener_name}:
+        try:
+            tls.certificates_of(name)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            alias = str(fault["loc"][0])
+            field = next(each for each in CertificateSettings.model_fields.values() if each.alias == alias)
+            reason = str(fault["msg"]).removeprefix("Value error, ")
+            allowed = allowed_of(field.json_schema_extra) or expected(field)
+            raise ValueError(
+                f"{LISTENER_NAME}{name}.{alias} is {fault['input']!r}, expected {allowed} ({reason})"
+            ) from None
+    if tls.ssl_client_auth != "none" and not any(door.encrypted for door in doors.values()):
+        raise ValueError(
+            f"ssl.client.auth is {tls.ssl_client_auth}, but no listener speaks TLS, so that nobody would be asked; "
+            "expected SSL:// before one, or ssl.client.auth=none"
+        )
+
+
+def check_certificates(name: str, given: CertificateSettings, tls: TlsSettings) -> None:
+    """Whether a listener that speaks TLS is told with which certificate, and what it is told can be done."""
+
+    def says(setting: str) -> str:
+        key = f"{name}.{setting}"
+        return f"{LISTENER_NAME}{key}" if key in tls.listener_name else setting
+
+    inline = bool(given.ssl_keystore_certificate_chain), bool(given.ssl_keystore_key.get_secret_value())
+    if given.ssl_keystore_location and any(inline):
+        raise ValueError(
+            f"{says('ssl.keystore.location')} is {given.ssl_keystore_location}, and a certificate or key stands in "
+            f"{says('ssl.keystore.certificate.chain')} or {says('ssl.keystore.key')}; keep either the file or these two"
+        )
+    if not given.ssl_keystore_location and not all(inline):
+        raise ValueError(
+            f"{says('ssl.keystore.location')} is empty, but {DOORS[name]} speaks TLS; expected a PEM file with the "
+            "certificate, those between it and the root, and the key, or both ssl.keystore.certificate.chain and "
+            f"ssl.keystore.key; {MAKES}"
+        )
+    if given.ssl_truststore_location and given.ssl_truststore_certificates:
+        raise ValueError(
+            f"{says('ssl.truststore.location')} is {given.ssl_truststore_location}, and certificates stand in "
+            f"{says('ssl.truststore.certificates')}, too; keep one of the two"
+        )
+    if given.ssl_client_auth != "none" and not (given.ssl_truststore_location or given.ssl_truststore_certificates):
+        raise ValueError(
+            f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but no authority is named whose certificates would "
+            f"be believed; expected {says('ssl.truststore.location')} with a PEM file, or ssl.client.auth=none"
+        )
+    if name == "grpc":
+        check_what_grpc_can(given, says("ssl.client.auth"), says("ssl.enabled.protocols"), says("ssl.cipher.suites"))
+
+
+def check_what_grpc_can(given: CertificateSettings, client_auth: str, versions: str, suites: str) -> None:
+    """gRPC's library takes none of these for one port: better refused than left out."""
+    if given.ssl_client_auth == "requested":
+        raise ValueError(
+            f"{client_auth} is requested, but gRPC can ask its clients for a certificate only as required, or not at "
+            "all; set listener.name.grpc.ssl.client.auth to required or none"
+        )
+    if given.tls_versions != set(TLS_VERSIONS):
+        raise ValueError(
+            f"{versions} is {given.ssl_enabled_protocols}, but gRPC speaks {' and '.join(TLS_VERSIONS)}, and cannot be "
+            f"told otherwise; set listener.name.grpc.ssl.enabled.protocols={','.join(TLS_VERSIONS)} if that will do"
+        )
+    if given.ssl_cipher_suites:
+        raise ValueError(
+            f"{suites} is {given.ssl_cipher_suites}, but gRPC takes its suites only from the environment variable "
+            "GRPC_SSL_CIPHER_SUITES (names of OpenSSL, by colons); set them there, and "
+            "listener.name.grpc.ssl.cipher.suites= to nothing"
+        )
+
+
+def check_authority(
+    doors: Mapping[str, Door], tls: TlsSettings, *, authorizer: str, mechanisms: str, zookeeper: str
+) -> None:
+    """Whether who is asked for a name is asked for a reason, and nobody else decides what he may do."""
+    for name, door in doors.items():
+        if door.asks_by_sasl and not mechanisms:
+            raise ValueError(
+                f"{DOORS[name]} is {text_of(door)} ({door.protocol}), but sasl.enabled.mechanisms is empty, so that "
+                "nobody could log in; name a mechanism such as SCRAM-SHA-512"
+            )
+        if authorizer == "none" and door.asks_by_sasl:
+            raise ValueError(why_none(f"{DOORS[name]} asks who clients are ({door.protocol})"))
+        if authorizer == "none" and door.encrypted and tls.certificates_of(name).ssl_client_auth != "none":
+            raise ValueError(why_none(f"{DOORS[name]} asks clients for certificates (ssl.client.auth)"))
+    if authorizer == "none" or not zookeeper or tls.allow_insecure_listeners:
+        return
+    if not all(is_loopback(host) for host, _ in parse_connect(zookeeper).servers):
+        raise ValueError(
+            f"zookeeper.connect is {zookeeper}, without TLS and credentials, and authorizer is {authorizer}: who may "
+            "write there governs groups whatever the lists say; expected a ZooKeeper on this machine, none, or "
+            f"{INSECURE} by name"
+        )
+
+
+def why_none(asked: str) -> str:
+    return (
+        f"authorizer is none, but {asked}: everybody would be asked for a name, and everybody might do everything; "
+        "none is for nodes without authentication only; set authorizer=acl, and super.users"
+    )
+
+
+def text_of(door: Door) -> str:
+    host, port = door.address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def allowed_of(extra: object) -> str:
+    """What a field's own words say it allows, if it has any."""
+    return str(extra.get("allowed", "")) if isinstance(extra, Mapping) else ""

@@ -1,0 +1,128 @@
+"""A distinguished name as text: RFC 2253 as Java's `X500Principal.getName()` writes it, by which Kafka names users.
+
+Read from DER here because the text hangs on the very bytes: what is no string, or has no keyword in RFC 2253, is
+written as its object identifier and the value's bytes.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+SEQUENCE, SET, OBJECT_IDENTIFIER = 0x30, 0x31, 0x06
+STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""UTF8, Printable, Teletex, IA5, General, BMP: Java takes the bytes of each for UTF-8. Where they are none it puts a
+replacement character, by which two subjects would be one: such a name is refused here."""
+
+ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+class NoName(ValueError):
+    """These bytes are no distinguished name."""
+
+
+def rfc2253(der: bytes) -> str:
+    """The text of an X.501 Name in DER. Raises NoName.
+
+    >>> rfc2253(bytes.fromhex("301d310b3009060355040613024445310e300c06035504030c05612c622b63"))
+    'CN=a\\\\,b\\\\+c,C=DE'
+    """
+    parts = []
+    for tag, content in elements(whole(der, SEQUENCE)):
+        if tag != SET:
+            raise NoName("a part of the name is no set")
+        parts.append("+".join(attribute(pair) for _, pair in elements(content)))
+    return ",".join(reversed(parts))
+
+
+def attribute(pair: bytes) -> str:
+    """One KEYWORD=value, or OID=#bytes."""
+    read = list(elements(pair))
+    if len(read) != 2 or read[0][0] != OBJECT_IDENTIFIER:
+        raise NoName("an attribute of the name is no pair of an identifier and a value")
+    (_, identifier), (tag, content) = read
+    number = dotted(identifier)
+    name = KEYWORDS.get(number, number)
+    if number not in KEYWORDS or tag not in STRINGS:
+        return f"{name}=#{encoded(tag, content).hex()}"
+    try:
+        return f"{name}={escaped(content.decode())}"
+    except UnicodeDecodeError as error:
+        raise NoName(f"the value of {name} is no text: {error.reason}") from error
+
+
+def escaped(text: str) -> str:
+    """Backslashes before what has a meaning, and before spaces at both ends."""
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" "))
+    after = len(text) - before - len(inner)
+    middle = "".join(f"\\{char}" if char in ESCAPED else "\\00" if char == "\0" else char for char in inner)
+    return "\\ " * before + middle + "\\ " * after
+
+
+def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Tag and content of each element, one after the other."""
+    at = 0
+    while at < len(data):
+        tag, begin, at = element(data, at)
+        yield tag, data[begin:at]
+
+
+def element(data: bytes, at: int) -> tuple[int, int, int]:
+    """Tag, where the content begins, and where it ends."""
+    try:
+        tag, size = data[at], data[at + 1]
+    except IndexError:
+        raise NoName("the name ends in the middle of an element") from None
+    begin = at + 2
+    if size & 0x80:
+        digits = size & 0x7F
+        if not 0 < digits <= 4:
+            raise NoName("an element of the name has no length")
+        size = int.from_bytes(data[begin : begin + digits])
+        begin += digits
+    if begin + size > len(data):
+        raise NoName("an element of the name is longer than the name")
+    return tag, begin, begin + size
+
+
+def encoded(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    digits = (size.bit_length() + 7) // 8
+    return bytes((tag, 0x80 | digits)) + size.to_bytes(digits) + content
+
+
+def whole(data: bytes, wanted: int) -> bytes:
+    """The content of the one element that these bytes are."""
+    tag, begin, end = element(data, 0)
+    if tag != wanted or end != len(data):
+        raise NoName("these bytes are no name")
+    return data[begin:end]
+
+
+def dotted(identifier: bytes) -> str:
+    """
+    >>> dotted(bytes.fromhex("2a864886f70d010901")), dotted(bytes.fromhex("550403"))
+    ('1.2.840.113549.1.9.1', '2.5.4.3')
+    """
+    numbers, number = [], 0
+    for byte in identifier:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    if not numbers or identifier[-1] & 0x80:
+        raise NoName("an attribute of the name has no identifier")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))

@@ -1,0 +1,78 @@
+"""Contexts for handshakes, made of material in memory, and one that stands for whichever is current."""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from muster.coordinator.config.security.tls import CertificateSettings
+from muster.coordinator.server.security.tls.material import BadCertificate, Material
+from muster.coordinator.server.security.tls.suites import openssl_suites
+
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+ASKS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def context_of(material: Material, given: CertificateSettings) -> ssl.SSLContext:
+    """What one listener shows and asks for. Raises BadCertificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    chosen = sorted(VERSIONS[each] for each in given.tls_versions)
+    suites = openssl_suites(given.cipher_suites, given.tls_versions)
+    context.minimum_version = chosen[0] if suites is None or suites else ssl.TLSVersion.TLSv1_3
+    context.maximum_version = chosen[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.verify_mode = ASKS[given.ssl_client_auth]
+    try:
+        if suites:
+            context.set_ciphers(":".join(suites))
+        with as_file(material.chain + material.key) as path:
+            context.load_cert_chain(path)
+        if material.trusted:
+            context.load_verify_locations(cadata=material.trusted.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise BadCertificate(f"the certificate of {material.subject} cannot be used: {error}") from error
+    return context
+
+
+class Current(ssl.SSLContext):
+    """Begins each handshake with the context that is current then: asyncio and uvloop ask it for nothing else."""
+
+    _now: ssl.SSLContext
+
+    def __new__(cls, first: ssl.SSLContext) -> "Current":
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, first: ssl.SSLContext) -> None:
+        self._now = first
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        """For handshakes that begin from now on; connections that stand are left alone."""
+        self._now = context
+
+    def wrap_bio(self, *args: Any, **more: Any) -> ssl.SSLObject:
+        """See `ssl.SSLContext.wrap_bio`."""
+        return self._now.wrap_bio(*args, **more)
+
+
+@contextmanager
+def as_file(data: bytes) -> Iterator[str]:
+    """A path that only this process can open, for as long as it is needed: OpenSSL takes keys from files only."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("muster", os.MFD_CLOEXEC)
+        try:
+            written(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:  # of mode 0600
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+def written(descriptor: int, data: bytes) -> None:
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)

@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from muster.coordinator.config.security.mapping_rules import parse_rules
+from muster.coordinator.config.security.mapping_rules import Rule, parse_rules
 
 DOORS: Final = {"grpc": "listeners", "kafka": "kafka.listeners", "http": "http.listeners"}
 """The doors of a node, and the setting that says where each is."""
@@ -94,6 +94,10 @@ class CertificateSettings(BaseModel):
     @property
     def tls_versions(self) -> frozenset[str]:
         return frozenset(words(self.ssl_enabled_protocols))
+
+    @property
+    def mapping_rules(self) -> tuple[Rule, ...]:
+        return parse_rules(self.ssl_principal_mapping_rules)
 
     @property
     def cipher_suites(self) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """Who a client's certificate says it is. It was checked in the handshake; here it is only read."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.config.security.mapping_rules import name_of, parse_rules
+from muster.coordinator.config.security.mapping_rules import Rule, name_of
 from muster.coordinator.security.distinguished import rfc2253
 from muster.coordinator.security.identity import USER, Identity, Principal
 
@@ -31,9 +32,9 @@ def subject_of(certificate: bytes) -> str:
 class Names:
     """Principals by certificate, of one set of rules (`ssl.principal.mapping.rules`)."""
 
-    def __init__(self, rules: str) -> None:
-        self._text = rules
-        self._rules = parse_rules(rules)
+    def __init__(self, text: str, rules: Sequence[Rule]) -> None:
+        self._text = text
+        self._rules = rules
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
 
     def principal_of(self, certificate: bytes) -> Principal:

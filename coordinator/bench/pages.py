@@ -90,6 +90,12 @@ class StandIn:
     async def metrics(self, accept: str) -> Exposition:
         raise NotImplementedError("pages ask for no metrics")
 
+    def sees_group(self, group: str) -> bool:
+        return True
+
+    def sees_node(self) -> bool:
+        return True
+
     def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
         return [1 << 20] * len(places)
 

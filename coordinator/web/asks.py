@@ -1,6 +1,7 @@
 """What the HTTP listener knows of the node: a small protocol, so that a test may be the node."""
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -40,7 +41,10 @@ class Caller:
 
 
 NOBODY = Caller()
-"""The node's own web page asks for itself, such as for what it shows to several."""
+"""What a page asks without naming a caller is asked as whoever the page is for (`ASKING`)."""
+
+ASKING: ContextVar[Identity] = ContextVar("ASKING", default=SOMEBODY)
+"""Who sent the request that is being answered. What is asked outside of any has the rights of nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,13 @@ class Asks(Protocol):
         """
 
     async def metrics(self, accept: str) -> Exposition:
-        """All metrics, in the format that the Accept header asks for."""
+        """All metrics, in the format that the Accept header asks for. Raises `Refused` for who may not see the node."""
+
+    def sees_group(self, group: str) -> bool:
+        """Whether whoever is asking (`ASKING`) may know of this group."""
+
+    def sees_node(self) -> bool:
+        """Whether they may know how the node is: its metrics, and what is wrong with it."""
 
     def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
         """Of each partition's log, 0 where there is none. Without waiting: some hundreds at a time."""

@@ -6,7 +6,8 @@ is not read costs nothing but its place. Many changes in a short time are told a
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Final
 
 from starlette.requests import Request
@@ -37,13 +38,15 @@ MOST_MARK_CHARS: Final = 100
 
 
 def routes(asks: Asks, most_streams: int) -> list[Route]:
-    return [Route("/events", Streams(asks.changes, most_streams).answer)]
+    return [Route("/events", Streams(asks.changes, most_streams, asks.sees_group).answer)]
 
 
 class Streams:
     """All streams of one node."""
 
-    def __init__(self, changes: Changes, most: int) -> None:
+    def __init__(self, changes: Changes, most: int, sees: Callable[[str], bool] = lambda group: True) -> None:
+        """`sees`: whether whoever asks may know of a group, asked anew each time."""
+        self._sees = sees
         self._changes = changes
         self._most = most
         self._open = 0
@@ -83,7 +86,7 @@ class Streams:
         try:
             yield f"retry: {RETRY_MS}\n\n".encode()
             while not self._changes.closed:
-                if news := self._changes.since(since, groups):
+                if news := self._seen(self._changes.since(since, groups)):
                     yield written(news)
                 since = news.mark
                 # Nothing is awaited between the look and this: no change is missed.
@@ -91,6 +94,9 @@ class Streams:
                     yield ALIVE
         finally:
             self._open -= 1
+
+    def _seen(self, news: News) -> News:
+        return replace(news, groups=tuple(name for name in news.groups if not name or self._sees(name)))
 
     async def _heard(self) -> bool:
         """Whether something changed within ALIVE_S."""

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from muster.coordinator.edge import words
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.web.addresses import name_of
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.asks import ASKING, Refused
 from muster.coordinator.web.entry import IDENTITY, Entry
 from muster.coordinator.web.refusals import response_of
 
@@ -82,6 +82,7 @@ class Guard:
 
     async def _for_known(self, entry: Entry, scope: Scope, receive: Receive, send: Send) -> None:
         identity = await entry.identified(scope)
+        ASKING.set(identity)
         try:
             async with entry.lasting(scope["path"], identity):
                 await self._app({**scope, IDENTITY: identity}, receive, send)

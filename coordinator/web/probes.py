@@ -21,18 +21,18 @@ def routes(asks: Asks) -> list[Route]:
         return json_response({"status": "ok"})
 
     async def readyz(request: Request) -> Response:
-        return verdict("ready", missing(asks.health()), tell=may_hear(request))
+        return verdict("ready", missing(asks.health()), tell=may_hear(request, asks))
 
     async def startupz(request: Request) -> Response:
         health = asks.health()
-        return verdict("started", [] if health.started else still_loading(health), tell=may_hear(request))
+        return verdict("started", [] if health.started else still_loading(health), tell=may_hear(request, asks))
 
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/startupz", startupz)]
 
 
-def may_hear(request: Request) -> bool:
-    """Whether reasons are told: where it is asked who asks, not to those who have not said it."""
-    return IDENTITY not in request.scope or not request.scope[IDENTITY].anonymous
+def may_hear(request: Request, asks: Asks) -> bool:
+    """Whether reasons are told: where it is asked who asks, to those who may know how the node is."""
+    return IDENTITY not in request.scope or asks.sees_node()
 
 
 def verdict(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> Response:

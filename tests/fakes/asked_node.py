@@ -46,6 +46,12 @@ class AskedNode:
         self.accepted.append(accept)
         return Exposition("text/plain; version=0.0.4; charset=utf-8", self.exposition)
 
+    def sees_group(self, group: str) -> bool:
+        return True
+
+    def sees_node(self) -> bool:
+        return True
+
     def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
         return [0] * len(places)
 

@@ -24,12 +24,13 @@ from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.security.identity import Identity
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.journal.lines import str_of
 from muster.coordinator.server.sight.measuring import Measuring
-from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
+from muster.coordinator.web.asks import ASKING, NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
 
 if TYPE_CHECKING:
     from muster.coordinator.web.listener import HttpListener
@@ -143,6 +144,14 @@ class Whole(Protocol):
     def http_bound(self) -> Address | None: ...
 
 
+class Sees(Protocol):
+    """What somebody may know of, where anybody is asked."""
+
+    def may_see_group(self, who: Identity, group: str, /) -> bool: ...
+
+    def may_see_node(self, who: Identity, /) -> bool: ...
+
+
 class InsideCall:
     """A handler's view of a call that came by no transport."""
 
@@ -153,7 +162,7 @@ class InsideCall:
         self.reason = caller.reason
         self.peer_host = caller.host
         self.client_software = caller.software
-        self.identity = caller.identity
+        self.identity = ASKING.get() if caller is NOBODY else caller.identity
 
     def cancelled(self) -> bool:
         return False
@@ -170,7 +179,9 @@ class Inside:
         malformed: tuple[type[Exception], ...],
         conditions: Conditions,
         clock: Clock,
+        sees: Sees | None = None,
     ) -> None:
+        self._sees = sees
         assert node.history is not None, "a node with a listener observes its groups"
         assert node.changes is not None, "a node with a listener observes its groups"
         self.history = node.history
@@ -211,7 +222,17 @@ class Inside:
     async def metrics(self, accept: str) -> Exposition:
         """See `Asks.metrics`."""
         assert self._node.measuring is not None, "a node with a listener counts"
+        if not self.sees_node():
+            raise Refused(403, "CLUSTER_AUTHORIZATION_FAILED", "metrics need DESCRIBE on the cluster")
         return await self._node.measuring.scrape(accept)
+
+    def sees_group(self, group: str) -> bool:
+        """See `Asks.sees_group`."""
+        return self._sees is None or self._sees.may_see_group(ASKING.get(), group)
+
+    def sees_node(self) -> bool:
+        """See `Asks.sees_node`."""
+        return self._sees is None or self._sees.may_see_node(ASKING.get())
 
     def meter(self, endpoint: str) -> Meter:
         """Where requests to this endpoint are counted."""

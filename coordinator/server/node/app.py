@@ -49,7 +49,7 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import gate_of, gates_of, guarded_by, security_of, teller
+from muster.coordinator.server.node.secured_by import gate_of, gates_of, guarded_by, security_of, sees_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -217,7 +217,8 @@ class Node:
             from muster.coordinator.server.doors.http import Inside
 
             self._measure()
-            await self._http.start(Inside(self, self._settings, table, malformed, conditions, self._clock), gate)
+            inside = Inside(self, self._settings, table, malformed, conditions, self._clock, sees_of(self._security))
+            await self._http.start(inside, gate)
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
         if self._central is not None:

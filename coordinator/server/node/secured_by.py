@@ -13,6 +13,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.service.staging import StagingService
 
 if TYPE_CHECKING:
+    from muster.coordinator.server.security.rights.asking import Rights
     from muster.coordinator.server.security.security import Security
 
 
@@ -58,3 +59,8 @@ def guarded_by(
 
     security.rights.topics = topics
     return guarded(table, security.rights, staging.topics_of)
+
+
+def sees_of(security: "Security | None") -> "Rights | None":
+    """Who may know of what, for pages and metrics."""
+    return None if security is None else security.rights

@@ -132,7 +132,7 @@ async def delete_group(asking: Asking, given: Given) -> Response:
     found = await asking.group(group)
     must_have_nobody(found)
     current = await asking.offsets(group)
-    settings = await asking.settings(group)
+    settings = await asking.settings_if_allowed(group)
     if not body.dry_run:
         answer = await asking.call("DeleteGroups", pb.DeleteGroupsRequest(groups_names=[group], reason=body.reason))
         for result in answer.results:

@@ -39,6 +39,8 @@ STATUS: Final[Mapping[int, int]] = {
     **dict.fromkeys((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE), 503),
     ErrorCode.NOT_COORDINATOR: 503,
     ErrorCode.POLICY_VIOLATION: 403,
+    **dict.fromkeys((ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED), 403),
+    **dict.fromkeys((ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), 403),
     ErrorCode.UNKNOWN_SERVER_ERROR: 500,
 }
 """HTTP's status for Kafka's codes; 400 for any other."""
@@ -137,6 +139,15 @@ class Asking:
         check(answer.error_code, answer.error_message, f"group {group!r}")
         return settings_of(answer)
 
+    async def settings_if_allowed(self, group: str) -> Settings:
+        """None of them for who may know of the group, but not of its settings."""
+        try:
+            return await self.settings(group)
+        except Refused as error:
+            if error.status != 403:
+                raise
+            return Settings(0, {}, {}, "")
+
     async def holds(self, group: str) -> SeenHolds:
         """What operators hold of it; of a group that nobody has heard of, nothing."""
         answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
@@ -200,6 +211,15 @@ class Asking:
         for result in answer.results:
             check_log(result.error_code, result.error_message, "the node" if topic is None else f"topic {topic!r}")
         return {entry.name: entry.value for result in answer.results for entry in result.configs}
+
+    async def configs_if_allowed(self, topic: str) -> dict[str, str]:
+        """The settings of a topic; none for who may know of the topic, but not of them."""
+        try:
+            return await self.configs(topic)
+        except Refused as error:
+            if error.status != 403:
+                raise
+            return {}
 
 
 def settings_of(answer: Any) -> Settings:

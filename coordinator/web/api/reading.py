@@ -99,12 +99,12 @@ async def topic(asking: Asking, given: Given) -> Response:
     starts = await asking.offsets_at(dict.fromkeys(places, EARLIEST))
     ends = await asking.offsets_at(dict.fromkeys(places, LATEST))
     rows = partition_rows(found.name, ((number, starts[name, number], ends[name, number]) for name, number in places))
-    configs = await asking.configs(found.name)
+    configs = await asking.configs_if_allowed(found.name)
     return document_response(topic_document(found.name, found.topic_id, found.internal, rows, configs))
 
 
 async def nodes(asking: Asking, given: Given) -> Response:
-    conditions = [condition_row(each) for each in asking.node.health().conditions]
+    conditions = [condition_row(each) for each in asking.node.health().conditions if asking.node.sees_node()]
     return rows_response([asdict(asking.node.node()) | {"conditions": conditions}], dict)
 
 

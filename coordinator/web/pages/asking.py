@@ -23,6 +23,8 @@ from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 AT_ONCE: Final = 500
 """Partitions of one call."""
 NO_SUCH_GROUP: Final = 69
+NO_RIGHT: Final = (29, 30, 31, 53)
+STATUS: Final = {NO_SUCH_GROUP: 404, **dict.fromkeys(NO_RIGHT, 403)}
 DEAD = "Dead"
 SHOWN_REBALANCES: Final = 50
 FIRST_LIMITS: Final = (1, 10, 0)
@@ -254,7 +256,7 @@ class Asking:
 
 def refused(code: ErrorCode, message: str) -> Refused:
     name = ErrorCode.Name(code).removeprefix("ERROR_CODE_")
-    return Refused(404 if code == NO_SUCH_GROUP else 503, name, message or name)
+    return Refused(STATUS.get(code, 503), name, message or name)
 
 
 def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], dict[str, Collection[str]]]:

@@ -144,7 +144,7 @@ class ListingPages:
     async def _readers(self) -> dict[str, set[str]]:
         """The groups that have a position in each topic, as the sampler saw them."""
         readers: dict[str, set[str]] = {}
-        for group in self._asks.history.groups:
+        for group in filter(self._asks.sees_group, self._asks.history.groups):
             if known := self._asks.history.rates(group):
                 for topic in {topic for topic, _ in known.places}:
                     readers.setdefault(topic, set()).add(group)

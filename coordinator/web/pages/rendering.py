@@ -74,7 +74,7 @@ class Pages:
         around = {
             "section": section,
             "node": self._asks.node(),
-            "conditions": [condition.sentence for condition in health.conditions],
+            "conditions": [condition.sentence for condition in health.conditions if self._asks.sees_node()],
             "events": "",
             "missing": health.loading,
             "now_ms": time.time_ns() // 1_000_000,

@@ -21,7 +21,7 @@ from muster.coordinator.web.pages.rendering import Pages
 Endpoint = Callable[[Request], Awaitable[Response]]
 AGAIN_S = 3
 """A page that the node cannot show at the moment (its shard is being loaded, it is being stopped) asks again."""
-HEADINGS = {404: "There is no such thing", 400: "That cannot be", 503: "Not now"}
+HEADINGS = {404: "There is no such thing", 400: "That cannot be", 403: "That is not for you", 503: "Not now"}
 
 
 def routes(asks: Asks, tokens: Tokens, *, actions: bool, entry: Entry | None = None) -> list[Route]:

@@ -71,6 +71,12 @@ class Rights:
     def may_see(self, who: Identity, topic: str) -> bool:
         return self._authorizer.allows(who, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
+    def may_see_group(self, who: Identity, group: str) -> bool:
+        return self.may(who, Operation.DESCRIBE, ResourceType.GROUP, group) or self.may_see_node(who)
+
+    def may_see_node(self, who: Identity) -> bool:
+        return self.may(who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+
     def refuse(self, call: Asks, right: Right, name: str, api: str) -> tuple[ErrorCode, str]:
         """The code, and a sentence: what is missing and how it is granted, to who may know of the resource."""
         who, door = call.identity, getattr(call, "door", DOOR)

@@ -1,0 +1,204 @@
+"""A node with authorizer=acl: what somebody with no right, and with few, sees of it by gRPC and by HTTP."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.facts import AclKey, Change
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.security.security import Security
+from muster.coordinator.web.api import ACTING, READING
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from tests.integration.conftest import Run
+from tests.support.grpc_node import commit, connected, join_request, serving
+from tests.support.logins import bearer, give_token
+
+pytestmark = pytest.mark.integration
+SECURED = {"authorizer": "acl", "super_users": "User:admin", "http_listeners": "127.0.0.1:0"}
+GROUPS = ("billing", "zebra-group")
+TOPICS = ("orders", "zebra-topic")
+HIDDEN = "zebra"
+
+
+def allow(kind: str, operation: str, name: str, permission: str = "ALLOW") -> Acl:
+    return Acl(
+        ResourceType[kind], PatternType.LITERAL, name, "User:bob", "*", Operation[operation], Permission[permission]
+    )
+
+
+@dataclass
+class Place:
+    node: Node
+    security: Security
+    groups: GroupCoordinatorStub
+    broker: BrokerStub
+    browser: httpx.AsyncClient
+    admin: tuple[tuple[str, str], ...]
+    bob: tuple[tuple[str, str], ...]
+
+    async def grant(self, *acls: Acl) -> None:
+        await self.security.store.write([Change(AclKey(acl), acl) for acl in acls])
+
+    async def take(self, *acls: Acl) -> None:
+        await self.security.store.write([Change(AclKey(acl), None) for acl in acls])
+
+    async def get(self, path: str, who: tuple[tuple[str, str], ...]) -> httpx.Response:
+        return await self.browser.get(path, headers=dict(who))
+
+
+@asynccontextmanager
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    """Two groups with positions in two topics each; bob may nothing."""
+    async with serving(tmp_path, **SECURED) as node, connected(node, apart=True) as channel:
+        security = node._security
+        assert security is not None
+        assert node.http_bound is not None
+        admin = bearer(await give_token(security.store, 1, "User:admin"))
+        bob = bearer(await give_token(security.store, 2, "User:bob"))
+        host, port = node.http_bound
+        async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as browser:
+            here = Place(node, security, GroupCoordinatorStub(channel), BrokerStub(channel), browser, admin, bob)
+            wanted = [log_pb.NewTopic(name=name, num_partitions=2) for name in TOPICS]
+            await here.broker.CreateTopics(log_pb.CreateTopicsRequest(topics=wanted), metadata=admin)
+            for group in GROUPS:
+                for topic in TOPICS:
+                    request = commit(3, 0, topic=topic, group_id=group)
+                    assert (await here.groups.OffsetCommit(request, metadata=admin)).topics[0].partitions[
+                        0
+                    ].error_code == 0
+            yield here
+
+
+def paths(names: dict[str, str]) -> Iterable[str]:
+    for endpoint in READING:
+        yield "/api/v1" + endpoint.path.format(**names)
+    yield from ("/", "/ledger", "/topics", "/nodes", "/metrics", f"/ledger?group={names['group']}")
+    yield from (f"/groups/{names['group']}", f"/groups/{names['group']}/what-if", f"/topics/{names['topic']}")
+    yield f"/groups/{names['group']}/rebalances/1"
+
+
+def plain(text: str, *names: str) -> str:
+    """Without what differs from answer to answer, and the names that were asked for."""
+    for name in names:
+        text = text.replace(name, "NAME")
+    return re.sub(r"[0-9a-f]{12,}|\d+", "0", text)
+
+
+def test_to_who_has_no_right_nothing_exists_by_http(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            real = list(paths({"group": "zebra-group", "topic": "zebra-topic"}))
+            none = list(paths({"group": "nobody-here", "topic": "nothing-there"}))
+            for path, other in zip(real, none, strict=True):
+                found, missing = await here.get(path, here.bob), await here.get(other, here.bob)
+                assert found.status_code == missing.status_code, path
+                texts = (
+                    plain(found.text, "zebra-group", "zebra-topic"),
+                    plain(missing.text, "nobody-here", "nothing-there"),
+                )
+                assert texts[0] == texts[1], path
+                assert found.status_code < 500, (path, found.text)
+                if HIDDEN not in path:
+                    assert HIDDEN not in found.text, path
+            assert (await here.get("/metrics", here.bob)).status_code == 403
+            assert HIDDEN in (await here.get("/metrics", here.admin)).text
+            assert HIDDEN in (await here.get("/topics", here.admin)).text
+
+    run(story)
+
+
+def test_who_may_see_one_group_sees_nothing_of_the_other(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            await here.grant(allow("GROUP", "READ", "billing"), allow("TOPIC", "READ", "orders"))
+            for path in paths({"group": "billing", "topic": "orders"}):
+                found = await here.get(path, here.bob)
+                assert HIDDEN not in found.text, path
+            listed = (await here.get("/api/v1/groups", here.bob)).json()
+            assert [row["group"] for row in listed] == ["billing"]
+            lag = (await here.get("/api/v1/groups/billing/lag", here.bob)).json()
+            assert {row["topic"] for row in lag} == {"orders"}
+            fetched = await here.groups.OffsetFetch(
+                pb.OffsetFetchRequest(group_id="billing", all_topics=True), metadata=here.bob
+            )
+            assert [topic.name for topic in fetched.topics] == ["orders"]
+
+    run(story)
+
+
+def test_acts_by_http_need_the_right_of_their_call(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            await here.grant(allow("GROUP", "DESCRIBE", "billing"), allow("TOPIC", "DESCRIBE", "orders"))
+            told = (await here.get("/api/v1/token", here.bob)).json()
+            headers = {**dict(here.bob), "x-muster-token": str(told["token"])}
+            bodies: dict[str, dict[str, Any]] = {
+                "/groups/{group}/hold": {"freeze": {}},
+                "/groups/{group}/settings": {"set": {"balance": "watch"}},
+                "/groups/{group}/canary": {"assignor": "uniform", "for_ms": 60_000},
+            }
+            for endpoint in ACTING:
+                path = "/api/v1" + endpoint.path.format(group="billing")
+                body = bodies.get(endpoint.path, {}) | {"reason": "test", "dry_run": False}
+                answer = await here.browser.request(endpoint.method, path, json=body, headers=headers)
+                assert answer.status_code in (400, 403), (path, answer.text)
+            removed = await here.browser.post(
+                "/api/v1/groups/billing/delete", json={"reason": "test", "dry_run": False}, headers=headers
+            )
+            assert removed.status_code == 403, removed.text
+            assert "lacks DELETE on GROUP 'billing'" in removed.text
+            assert "muster acls add" in removed.text
+            still = await here.groups.ListGroups(pb.ListGroupsRequest(), metadata=here.admin)
+            assert [group.group_id for group in still.groups] == list(GROUPS)
+
+    run(story)
+
+
+def test_pushed_news_name_no_group_that_the_reader_may_not_see(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            await here.grant(allow("GROUP", "READ", "billing"))
+            async with here.browser.stream("GET", "/events", headers=dict(here.bob)) as events:
+                lines = events.aiter_lines()
+                for group in ("zebra-group", "billing"):
+                    first = await here.groups.JoinGroup(join_request("", group), metadata=here.admin)
+                    await here.groups.JoinGroup(join_request(first.member_id, group), metadata=here.admin)
+                async with asyncio.timeout(5):
+                    async for line in lines:
+                        assert HIDDEN not in line
+                        if "billing" in line:
+                            break
+
+    run(story)
+
+
+def test_rights_that_are_given_and_taken_hold_at_once(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            right = allow("GROUP", "DESCRIBE", "billing")
+            await here.grant(right)
+            watch = here.groups.WatchGroup(pb.WatchGroupRequest(group_id="billing"), metadata=here.bob)
+            assert (await watch.read()).group_id == "billing"
+            await here.take(right)
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                async with asyncio.timeout(1):
+                    await watch.read()
+            assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            described = await here.groups.DescribeGroups(
+                pb.DescribeGroupsRequest(groups=["billing"]), metadata=here.bob
+            )
+            assert described.groups[0].error_code == 30
+
+    run(story)

@@ -32,7 +32,7 @@ def routes(asks: Asks) -> list[Route]:
 
 def may_hear(request: Request, asks: Asks) -> bool:
     """Whether reasons are told: where it is asked who asks, to those who may know how the node is."""
-    return IDENTITY not in request.scope or asks.sees_node()
+    return IDENTITY not in request.scope or (not request.scope[IDENTITY].anonymous and asks.sees_node())
 
 
 def verdict(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> Response:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from muster.coordinator.edge.audit import ACTIONS, Tell, watched
 from muster.coordinator.edge.software import is_word, named
@@ -25,7 +25,7 @@ from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flex
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, present
 from muster.coordinator.kafka.codec.encoding import Encoder
-from muster.coordinator.security.identity import SOMEBODY, Identity
+from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments, Meter
@@ -133,7 +133,11 @@ class Peer:
     """What the client said with ApiVersions; empty before that, and for clients that say nothing."""
     software_version: str = ""
     identity: Identity = SOMEBODY
-    """Who it is, once it has shown that."""
+    """Who it is, once it has shown that; until then nobody in particular, at its address."""
+
+    def __post_init__(self) -> None:
+        if self.identity is SOMEBODY:
+            self.identity = Identity(ANONYMOUS, self.host)
 
 
 class KafkaCall:
@@ -173,6 +177,16 @@ class KafkaCall:
         return self.peer.eof
 
 
+class Guarding(Protocol):
+    """Who asks whether a caller may, before a handler is asked."""
+
+    def guarded(
+        self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
+    ) -> tuple[Handler | None, Immediate | None]:
+        """Both of an API's handlers, behind its judge."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """One version of an API: how its requests are read, its answers written, and who answers."""
@@ -206,15 +220,20 @@ class Form:
 class Dispatch:
     """All forms that are served here. `handlers` are asked for each API in turn; ApiVersions is answered here.
 
-    Requests are counted in `instruments`, and what operators change is told to `tell`, if there are any. Raises
-    LookupError when nobody answers an API.
+    Requests are counted in `instruments`, and what operators change is told to `tell`, if there are any; with a
+    `guard` every handler has a judge before it. Raises LookupError when nobody answers an API, or judges it.
     """
 
     def __init__(
-        self, handlers: Sequence[object], instruments: "Instruments | None" = None, tell: Tell | None = None
+        self,
+        handlers: Sequence[object],
+        instruments: "Instruments | None" = None,
+        tell: Tell | None = None,
+        guard: Guarding | None = None,
     ) -> None:
         self.instruments = instruments
         self._tell = tell
+        self._guard = guard
         everyone = (Negotiation(), *handlers)
         self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
         self._forms: dict[tuple[int, int], Form] = {}
@@ -237,11 +256,14 @@ class Dispatch:
             return None
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
+        handler, immediate = self._watched(api, getattr(who, name, None)), getattr(who, f"{name}_now", None)
+        if self._guard is not None:
+            handler, immediate = self._guard.guarded(api.name, version, handler, immediate)
         made = self._forms[key, version] = Form(
             api,
             version,
-            self._watched(api, getattr(who, name, None)),
-            getattr(who, f"{name}_now", None),
+            handler,
+            immediate,
             decoder_of("RequestHeader", 1 + is_flexible(request, version)),
             partial(getattr(who, f"{name}_reader", partial(decoder_of, request)), version),
             encoder_of(response, version),

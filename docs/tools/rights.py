@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from docs.tools.tables import code, table
-from muster.coordinator.security.acl.rights import API_RIGHTS, REFUSALS, RPC_RIGHTS, Lacking, Right, Rights
+from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, RPC_RIGHTS, Lacking, Right, Rights
 
 
 def kafka_rights() -> str:
@@ -39,7 +39,7 @@ def words(right: Right) -> str:
     if right.instead is None:
         return said
     other = words(right.instead)
-    return f"{said}, or {other}{f' ({right.instead.of})' if right.instead.of else ''}"
+    return f"{said}, or {other}{f' ({right.instead.of})' if right.instead.of == ANY_TOPIC else ''}"
 
 
 def whose(right: Right) -> str:

@@ -4,7 +4,7 @@ An allowed READ, WRITE, DELETE or ALTER allows DESCRIBE, ALTER_CONFIGS allows DE
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, Protocol, TypeAlias
 
 from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
@@ -21,14 +21,62 @@ ALLOWED_BY: Final = {
 MOST_KEPT: Final = 100_000
 """Decisions that are kept; then all of them are forgotten."""
 
-Asked: TypeAlias = tuple[Principal, str, Operation, ResourceType, str]
+SOME_NAME: Final = "hardcode"
+"""Kafka's word for a name that nobody uses, by which whoever may do everything is known."""
+
+Asked: TypeAlias = tuple[Principal, str, Operation, ResourceType, str | None]
 
 
 class Authorizer(Protocol):
-    """Who may do what, as the doors ask."""
+    """Who may do what, as the doors ask. From any thread."""
 
     def allows(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether this is allowed now. Asked again for every request: rights change under a connection."""
+
+    def allows_any(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there is a name of a resource with which this is allowed (KIP-679)."""
+
+    def is_super(self, who: Identity) -> bool:
+        """Whether everything is allowed."""
+
+
+class Lists:
+    """The entries of one moment, and what was decided by them. Whoever still asks old ones keeps nothing for others."""
+
+    __slots__ = ("kept", "lengths", "literal", "prefixed")
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self.literal: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self.prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self.kept: dict[Asked, bool] = {}
+        found: dict[ResourceType, set[int]] = defaultdict(set)
+        for acl in acls:
+            if acl.pattern is PatternType.PREFIXED:
+                self.prefixed.setdefault((acl.resource_type, acl.name), []).append(acl)
+                found[acl.resource_type].add(len(acl.name))
+            else:
+                self.literal.setdefault((acl.resource_type, acl.name), []).append(acl)
+        self.lengths = {kind: sorted(lengths) for kind, lengths in found.items()}
+
+    def naming(self, kind: ResourceType, name: str) -> Iterator[Acl]:
+        """Every entry for a resource of this name."""
+        yield from self.literal.get((kind, name), ())
+        if name != WILDCARD:
+            yield from self.literal.get((kind, WILDCARD), ())
+        yield from self.beginning(kind, name)
+
+    def beginning(self, kind: ResourceType, name: str) -> Iterator[Acl]:
+        """Every entry for names that begin as this one does."""
+        for length in self.lengths.get(kind, ()):
+            if length > len(name):
+                break
+            yield from self.prefixed.get((kind, name[:length]), ())
+
+    def of_kind(self, kind: ResourceType) -> Iterator[Acl]:
+        for table in (self.literal, self.prefixed):
+            for (each, _), acls in table.items():
+                if each is kind:
+                    yield from acls
 
 
 class AclAuthorizer:
@@ -37,42 +85,52 @@ class AclAuthorizer:
     def __init__(self, super_users: Iterable[Principal] = (), *, allow_if_no_acl_found: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_none = allow_if_no_acl_found
-        self._kept: dict[Asked, bool] = {}
-        self.replace(())
+        self._lists = Lists(())
 
     def replace(self, acls: Iterable[Acl]) -> None:
         """These are all there are, from now on."""
-        self._literal: dict[tuple[ResourceType, str], list[Acl]] = defaultdict(list)
-        self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = defaultdict(list)
-        lengths: dict[ResourceType, set[int]] = defaultdict(set)
-        for acl in acls:
-            if acl.pattern is PatternType.PREFIXED:
-                self._prefixed[acl.resource_type, acl.name].append(acl)
-                lengths[acl.resource_type].add(len(acl.name))
-            else:
-                self._literal[acl.resource_type, acl.name].append(acl)
-        self._lengths = {kind: sorted(found) for kind, found in lengths.items()}
-        self._kept.clear()
+        self._lists = Lists(acls)
 
     def allows(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         """See `Authorizer.allows`."""
+        lists = self._lists
         asked = (who.principal, who.host, operation, kind, name)
-        kept = self._kept.get(asked)
+        kept = lists.kept.get(asked)
         if kept is None:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[asked] = self._decide(who, operation, kind, name)
+            if len(lists.kept) >= MOST_KEPT:
+                lists.kept.clear()
+            kept = lists.kept[asked] = self._decide(lists, who, operation, kind, name)
+        return kept
+
+    def allows_any(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        """As Kafka: by an allowance that no denial covers as a whole. See `Authorizer.allows_any`."""
+        lists = self._lists
+        asked = (who.principal, who.host, operation, kind, None)
+        kept = lists.kept.get(asked)
+        if kept is None:
+            kept = lists.kept[asked] = self._decide(lists, who, operation, kind, SOME_NAME) or self._decide_any(
+                lists, who, operation, kind
+            )
         return kept
 
     def is_super(self, who: Identity) -> bool:
         return who.principal in self._super_users
 
-    def _decide(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def _decide_any(self, lists: Lists, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        mine = [
+            acl for acl in lists.of_kind(kind) if concerns(acl, who) and acl.operation in (operation, Operation.ALL)
+        ]
+        denied = {acl[:3] for acl in mine if acl.permission is Permission.DENY}
+        if (kind, PatternType.LITERAL, WILDCARD) in denied:
+            return False
+        return any(acl.permission is Permission.ALLOW and not covered(acl, denied) for acl in mine)
+
+    def _decide(self, lists: Lists, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         if self.is_super(who):
             return True
         allowed = found = False
         by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
-        for acl in self._naming(kind, name):
+        for acl in lists.naming(kind, name):
             found = True
             if not concerns(acl, who):
                 continue
@@ -83,16 +141,16 @@ class AclAuthorizer:
                 allowed = True
         return allowed or (self._allow_if_none and not found)
 
-    def _naming(self, kind: ResourceType, name: str) -> Iterator[Acl]:
-        """Every entry for a resource of this name."""
-        yield from self._literal.get((kind, name), ())
-        if name != WILDCARD:
-            yield from self._literal.get((kind, WILDCARD), ())
-        for length in self._lengths.get(kind, ()):
-            if length > len(name):
-                break
-            yield from self._prefixed.get((kind, name[:length]), ())
-
 
 def concerns(acl: Acl, who: Identity) -> bool:
     return acl.principal in (str(who.principal), str(ANYONE)) and acl.host in (WILDCARD, who.host)
+
+
+def covered(acl: Acl, denied: Set[tuple[object, ...]]) -> bool:
+    """Whether a denial takes all that this entry allows."""
+    kind, pattern, name = acl[:3]
+    if (kind, pattern, name) in denied:
+        return True
+    if name == WILDCARD and pattern is PatternType.LITERAL:
+        return False
+    return any((kind, PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))

@@ -66,6 +66,7 @@ CONFIG_ROWS_CHANGED: Final = (
     Right(ALTER_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
 )
 ANY_TOPIC: Final = "any one at all"
+SAME: Final = "the same"
 NEW_TOPIC: Final = "one that is missing and would be made"
 
 API_RIGHTS: Final[Mapping[str, Rights]] = {
@@ -137,7 +138,11 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
         Right(DESCRIBE, GROUP, "group_ids"),
         Right(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
     ),
-    "ListConfigResources": (on_cluster(DESCRIBE_CONFIGS),),
+    "ListConfigResources": (
+        on_cluster(DESCRIBE_CONFIGS),
+        left_out(DESCRIBE, TOPIC, "-> config_resources.resource_name", Right(DESCRIBE_CONFIGS, TOPIC, SAME)),
+        left_out(DESCRIBE, GROUP, "-> config_resources.resource_name", Right(DESCRIBE_CONFIGS, GROUP, SAME)),
+    ),
 }
 """By an API's name. Those that no node serves yet have the row that they will need."""
 

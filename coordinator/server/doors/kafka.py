@@ -9,7 +9,7 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.kafka.connections.connection import ConnectionLimits
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
-from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.dispatch import Dispatch, Guarding
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
@@ -19,10 +19,12 @@ from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.service.observed import ObservedGroups
+from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments
+    from muster.coordinator.server.security.security import Security
 
 log = structlog.get_logger("muster.kafka")
 
@@ -80,6 +82,7 @@ class KafkaDoor:
         observed: ObservedGroups | None,
         elsewhere: Callable[[str], bool],
         tell: Tell,
+        security: "Security | None" = None,
     ) -> None:
         """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
         do."""
@@ -102,7 +105,8 @@ class KafkaDoor:
             elsewhere=elsewhere,
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
-        await self._listener.start(Dispatch((groups, records, configs), instruments, tell))
+        guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
+        await self._listener.start(Dispatch((groups, records, configs), instruments, tell, guard))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:
@@ -126,3 +130,13 @@ def listener_limits(settings: Settings) -> ListenerLimits:
         ),
         settings.kafka_max_unsent_bytes,
     )
+
+
+def guard_of(security: "Security | None", broker: Broker, auto_create: bool) -> Guarding | None:
+    """None where nobody is asked what they may: the handlers are as they are."""
+    if security is None:
+        return None
+    from muster.coordinator.kafka.rights.catalog import NodeTopics
+    from muster.coordinator.kafka.rights.guard import Guard
+
+    return Guard(security.authorizer, NodeTopics(broker.topics, auto_create), security.audit.refused)

@@ -212,6 +212,7 @@ class Node:
                 observed=self._zookeeper.groups if self._zookeeper is not None else None,
                 elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
                 tell=tell,
+                security=self._security,
             )
         if self._http is not None:
             from muster.coordinator.server.doors.http import Inside

@@ -14,9 +14,12 @@ from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.rights.catalog import NodeTopics
+from muster.coordinator.kafka.rights.guard import Guard
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
+from muster.coordinator.security.acl.authorizer import Authorizer
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.node.app import partition_counts, topic_ids
@@ -31,12 +34,16 @@ PATIENCE_S = 20.0
 
 
 class MemoryNode:
-    """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine."""
+    """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine.
 
-    def __init__(self, topics: dict[str, int], **settings: str) -> None:
+    With an `authorizer` its handlers have judges before them.
+    """
+
+    def __init__(self, topics: dict[str, int], authorizer: Authorizer | None = None, **settings: str) -> None:
         given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
         self._settings: Settings = load_settings(None, given | settings)
         self._topics = topics
+        self._authorizer = authorizer
         self.bugs: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -72,7 +79,10 @@ class MemoryNode:
         )
         records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)
         configs = ConfigHandlers(self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS)))
-        self.dispatch = Dispatch((groups, records, configs))
+        guard = None
+        if self._authorizer is not None:
+            guard = Guard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))
+        self.dispatch = Dispatch((groups, records, configs), guard=guard)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -1,0 +1,66 @@
+"""What is asked of the cluster as a whole: access control lists, quotas, users. All of it is refused, or nothing."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of, why
+from muster.coordinator.security.acl.rights import API_RIGHTS
+
+
+def of_cluster(api: str) -> Judge:
+    (right,) = API_RIGHTS[api]
+    answer = IN_ROWS.get(api, whole)
+
+    def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
+        if may(call, right, api=api):
+            return None
+        return Instead(
+            answer(f"{api}Response", request, {"error_code": code_of(right), "error_message": why(call, right)})
+        )
+
+    return judge
+
+
+def whole(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(**said)
+
+
+def no_quotas(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(entries=None, **said)
+
+
+def creations(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(results=[struct(f"{path}.results")(**said) for _ in request.creations])
+
+
+def deletions(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(filter_results=[struct(f"{path}.filter_results")(**said) for _ in request.filters])
+
+
+def entries(path: str, request: Any, said: dict[str, Any]) -> Any:
+    made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
+    return struct(path)(
+        entries=[
+            made(
+                entity=[part(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity], **said
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+def users(path: str, request: Any, said: dict[str, Any]) -> Any:
+    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    return struct(path)(results=[struct(f"{path}.results")(user=name, **said) for name in names])
+
+
+IN_ROWS: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
+    "CreateAcls": creations,
+    "DeleteAcls": deletions,
+    "AlterClientQuotas": entries,
+    "DescribeClientQuotas": no_quotas,
+    "AlterUserScramCredentials": users,
+}
+"""Those whose answer has no code for all of it, or more beside it."""

@@ -1,0 +1,114 @@
+"""Puts a judge before each handler. Where everything is allowed the very same handler answers, in its own way."""
+
+import asyncio
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, Final
+
+from muster.coordinator.edge.limits import LARGE_BYTES
+from muster.coordinator.kafka.codec.codec import decode_frame, encode
+from muster.coordinator.kafka.dispatch import Aside, Handler, Immediate, KafkaCall, Later, Written
+from muster.coordinator.kafka.rights.judging import Catalog, Instead, Judge, May, Tell
+from muster.coordinator.kafka.rights.table import judge_of
+from muster.coordinator.security.acl.authorizer import Authorizer
+
+WAITS: Final = frozenset({"Fetch"})
+"""Whoever waits as long as they like for what is to come is judged again when it has come."""
+
+
+class Guard:
+    """Made once for a Dispatch. `tell` hears of refusals."""
+
+    def __init__(self, authorizer: Authorizer, catalog: Catalog, tell: Tell | None = None) -> None:
+        self._may = May(authorizer, catalog, tell)
+
+    def guarded(
+        self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
+    ) -> tuple[Handler | None, Immediate | None]:
+        """Both of an API's handlers, each behind its judge. Raises LookupError for an API without rights."""
+        judge = judge_of(api)
+        if judge is None:
+            return handler, immediate
+        whole = Whole(f"{api}Response", version)
+        return (
+            None if handler is None else slow(partial(judge, self._may), handler, whole, again=api in WAITS),
+            None if immediate is None else at_once(judge, self._may, immediate, whole),
+        )
+
+
+class Whole:
+    """Makes answers whole: what a handler wrote as bytes is read again, and written again."""
+
+    def __init__(self, message: str, version: int) -> None:
+        self._message = message
+        self._version = version
+
+    def __call__(self, amend: Callable[[Any], Any], answer: Any) -> Any:
+        if not isinstance(answer, Written):
+            return amend(answer)
+        amended = amend(decode_frame(self._message, self._version, b"".join(answer.body)))
+        return Written(encode(self._message, self._version, amended))
+
+
+def at_once(judge: Judge, may: May, immediate: Immediate, whole: Whole) -> Immediate:
+    def answered(request: Any, call: KafkaCall) -> Any:
+        verdict = judge(may, request, call)
+        if verdict is None:
+            return immediate(request, call)
+        if isinstance(verdict, Instead):
+            return verdict.answer
+        answer = immediate(verdict.request, call)
+        if isinstance(answer, Aside):
+            return Aside(Amended(answer, lambda told: partial(whole, verdict.amend, told)))
+        if isinstance(answer, Later):
+            return Amended(answer, partial(whole, verdict.amend))
+        return None if answer is None else whole(verdict.amend, answer)
+
+    return answered
+
+
+def slow(judge: Callable[[Any, KafkaCall], Any], handler: Handler, whole: Whole, *, again: bool) -> Handler:
+    async def answered(request: Any, call: KafkaCall) -> Any:
+        verdict = judge(request, call)
+        if isinstance(verdict, Instead):
+            return verdict.answer
+        answer = await handler(request if verdict is None else verdict.request, call)
+        if again and (now := judge(request, call)) is not None:
+            if isinstance(now, Instead):
+                return now.answer
+            if verdict is None or now.request != verdict.request:  # less than when it began to wait
+                answer, verdict = await handler(hurried(now.request), call), now
+        if verdict is None:
+            return answer
+        if isinstance(answer, Written) and sum(map(len, answer.body)) > LARGE_BYTES:
+            return await asyncio.to_thread(whole, verdict.amend, answer)
+        return whole(verdict.amend, answer)
+
+    return answered
+
+
+def hurried(request: Any) -> Any:
+    """The same request without patience."""
+    request = copy(request)
+    request.max_wait_ms = 0
+    return request
+
+
+class Amended(Later):
+    """An answer that is made whole when it has come."""
+
+    __slots__ = ("_amend", "_answer")
+
+    def __init__(self, answer: Later, amend: Callable[[Any], Any]) -> None:
+        self._answer = answer
+        self._amend = amend
+
+    def then(self, came: Callable[[], None]) -> None:
+        self._answer.then(came)
+
+    def respond(self) -> Any:
+        return self._amend(self._answer.respond())
+
+    def cancel(self) -> None:
+        self._answer.cancel()

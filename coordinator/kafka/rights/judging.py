@@ -1,0 +1,133 @@
+"""What a judge is: it looks at the names of a request before the handler does."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.acl.rights import ANY_TOPIC, REFUSALS, Right
+from muster.coordinator.security.identity import Identity
+
+Item = TypeVar("Item")
+
+DOOR: Final = "kafka"
+
+WORDS: Final = {
+    ResourceType.TOPIC: "Topic authorization failed.",
+    ResourceType.GROUP: "Group authorization failed.",
+    ResourceType.CLUSTER: "Cluster authorization failed.",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}
+"""Kafka's, with which every sentence of ours on a refusal begins."""
+
+FLAGS: Final = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+}
+MOST_OF_A_NAME: Final = 249
+"""Characters of a name that a sentence repeats."""
+
+
+class Instead(NamedTuple):
+    """The handler is not asked: this is the answer."""
+
+    answer: Any
+
+
+class Partly(NamedTuple):
+    """The handler is asked this, and what it answers is made whole by that."""
+
+    request: Any
+    amend: Callable[[Any], Any]
+    """Takes an answer with fields, never Written, and may change it. It may be called in a thread."""
+
+
+Verdict: TypeAlias = Instead | Partly | None
+"""None: all of it is allowed, and the answer has nothing to hide."""
+
+
+class Tell(Protocol):
+    """Who hears of refusals."""
+
+    def __call__(self, who: Identity, door: str, operation: Operation, kind: ResourceType, name: str, api: str) -> None:
+        """Called on the event loop."""
+
+
+class Catalog(Protocol):
+    """What of the node's topics a judge has to know, so that its answers do not tell it."""
+
+    @property
+    def auto_create(self) -> bool:
+        """Whether a topic that is asked for is made."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def name_of(self, topic_id: bytes) -> str | None: ...
+
+
+class May:
+    """What somebody may do, asked in the table's words."""
+
+    def __init__(self, authorizer: Authorizer, catalog: Catalog, tell: Tell | None = None) -> None:
+        self.authorizer = authorizer
+        self.catalog = catalog
+        self._allows = authorizer.allows
+        self._tell = tell
+
+    def quietly(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """Whether the caller has the right. Nobody hears if not: what is only left out is no refusal."""
+        who = call.peer.identity
+        if self._allows(who, right.operation, right.resource_type, name):
+            return True
+        other = right.instead
+        if other is None:
+            return False
+        if other.of == ANY_TOPIC:
+            return self.authorizer.allows_any(who, other.operation, other.resource_type)
+        return self.quietly(call, other, name if other.of else CLUSTER_NAME)
+
+    def __call__(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME, *, api: str) -> bool:
+        """The same; who keeps the audit hears if not."""
+        if self.quietly(call, right, name):
+            return True
+        if self._tell is not None:
+            self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
+        return False
+
+    def split(
+        self, call: KafkaCall, right: Right, rows: Iterable[Item], name_of: Callable[[Item], str], *, api: str
+    ) -> tuple[list[Item], list[Item]]:
+        """Rows whose name the caller has the right to, and the others."""
+        allowed: list[Item] = []
+        refused: list[Item] = []
+        for row in rows:
+            (allowed if self(call, right, name_of(row), api=api) else refused).append(row)
+        return allowed, refused
+
+    def all(self, call: KafkaCall, right: Right, names: Iterable[str]) -> bool:
+        return all(self.quietly(call, right, name) for name in names)
+
+
+Judge: TypeAlias = Callable[[May, Any, KafkaCall], Verdict]
+
+
+def code_of(right: Right) -> int:
+    """
+    >>> from muster.coordinator.security.acl.rights import API_RIGHTS
+    >>> code_of(API_RIGHTS["Heartbeat"][0])
+    30
+    """
+    return REFUSALS[right.resource_type]
+
+
+def why(call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
+    """A sentence that says what is missing to whom. It is the same whether or not there is such a resource."""
+    kind, who = right.resource_type, call.peer.identity.principal
+    shown = name if len(name) <= MOST_OF_A_NAME else f"{name[:MOST_OF_A_NAME]}..."
+    place = "--cluster" if kind is ResourceType.CLUSTER else f"{FLAGS[kind]} '{shown}'"
+    return (
+        f"{WORDS[kind]} {who} needs {right.operation.name} on {kind.name} '{shown}'. Who may alter the cluster can "
+        f"give it: muster acls add --allow-principal {who} --operation {right.operation.name} {place}"
+    )

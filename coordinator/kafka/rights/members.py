@@ -1,0 +1,48 @@
+"""Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat."""
+
+from typing import Any, Final
+
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of, why
+from muster.coordinator.security.acl.rights import API_RIGHTS
+
+BEAT: Final = "ConsumerGroupHeartbeat"
+(JOINS,) = API_RIGHTS["JoinGroup"]
+IN_GROUP, SUBSCRIBED, _ = API_RIGHTS[BEAT]
+
+NULLABLE_PROTOCOL: Final = 7
+"""A refused join names no protocol from this version on; before, an empty one."""
+
+
+def join_group(may: May, request: Any, call: KafkaCall) -> Verdict:
+    if may(call, JOINS, request.group_id, api="JoinGroup"):
+        return None
+    named = None if call.api_version >= NULLABLE_PROTOCOL else ""
+    return Instead(struct("JoinGroupResponse")(error_code=code_of(JOINS), protocol_name=named))
+
+
+def of_members(api: str) -> Judge:
+    """For one of the APIs whose answer has a code of its own, and nothing else that a refusal must have."""
+    (right,) = API_RIGHTS[api]
+
+    def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
+        if may(call, right, request.group_id, api=api):
+            return None
+        return Instead(struct(f"{api}Response")(error_code=code_of(right)))
+
+    return judge
+
+
+def consumer_group_heartbeat(may: May, request: Any, call: KafkaCall) -> Verdict:
+    """One name that may not be described refuses the whole heartbeat."""
+    if not may(call, IN_GROUP, request.group_id, api=BEAT):
+        return beat_refused(code_of(IN_GROUP), why(call, IN_GROUP, request.group_id))
+    for name in request.subscribed_topic_names or ():
+        if not may(call, SUBSCRIBED, name, api=BEAT):
+            return beat_refused(code_of(SUBSCRIBED), why(call, SUBSCRIBED, name))
+    return None
+
+
+def beat_refused(code: int, message: str) -> Instead:
+    return Instead(struct("ConsumerGroupHeartbeatResponse")(error_code=code, error_message=message))

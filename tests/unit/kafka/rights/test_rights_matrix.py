@@ -1,0 +1,184 @@
+"""Every API of Kafka's door, in every version: without its right, with it, denied, and by a prefix."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.rights.table import JUDGES
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission
+from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, Lacking, Right
+from tests.support.kafka.asked import Asked
+from tests.support.kafka.memory_node import MemoryNode
+from tests.support.kafka.rights import (
+    ALICE,
+    CLUSTER,
+    FIELDS,
+    GROUP,
+    ROOT,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    acl,
+    authorizer,
+    codes,
+    request,
+    settle,
+    subscribe,
+    words,
+)
+
+LACKING, ALLOWED, DENIED, PREFIXED = "lacking", "allowed", "denied", "prefixed"
+
+NEVER = "nothing of transactions is coordinated here: 53 with the right, too"
+MADE_BY_ASKING = "one that is missing and would be made"
+CONFIGS = "-> topics.configs"
+CORE = "topics that subscribed_topic_regex matches"
+
+SERVED = {api.name: api for api in APIS}
+
+
+def cells() -> Iterator[tuple[str, int]]:
+    """An API, and which of its rights is tried."""
+    for api, rights in API_RIGHTS.items():
+        if api in FIELDS and api in SERVED:
+            yield from ((api, place) for place, right in enumerate(rights) if right.of != CORE)
+
+
+def test_every_served_api_that_needs_a_right_is_in_the_matrix_and_has_a_judge() -> None:
+    cluster_wide = {api for api, rights in API_RIGHTS.items() if [right.of for right in rights] == [""]}
+    needing = {api for api in SERVED if API_RIGHTS[api]}
+    assert needing - FIELDS.keys() - cluster_wide == set()
+    assert needing - JUDGES.keys() == set()
+
+
+def given(right: Right, name: str, how: str) -> list[Acl]:
+    pattern, said = PatternType.LITERAL, name
+    if how == PREFIXED and right.resource_type is not CLUSTER:
+        pattern, said = PatternType.PREFIXED, name[:-1]
+    allowed = acl(right.operation, right.resource_type, said, pattern)
+    if how == LACKING:
+        return []
+    return [allowed, allowed._replace(permission=Permission.DENY, pattern=PatternType.LITERAL, name=name)][
+        : 2 if how == DENIED else 1
+    ]
+
+
+@pytest.mark.parametrize(("api", "place"), list(cells()))
+def test_a_right_that_is_missing_or_denied_refuses_and_one_that_is_given_does_not(api: str, place: int) -> None:
+    asyncio.run(matrix(api, place))
+
+
+async def matrix(api: str, place: int) -> None:
+    tried, others = API_RIGHTS[api][place], [each for at, each in enumerate(API_RIGHTS[api]) if at != place]
+    number = count()
+    lists = authorizer()
+    async with MemoryNode({"other": 1}, lists) as node:
+        root, alice = Asked(node.dispatch, ROOT), Asked(node.dispatch, ALICE)
+        for version in range(SERVED[api].first, SERVED[api].last + 1):
+            for how in (LACKING, ALLOWED, DENIED, PREFIXED):
+                case = next(number)
+                topic, group, txn = f"orders-{case}", f"readers-{case}", f"tx-{case}"
+                names = {TOPIC: topic, GROUP: group, CLUSTER: CLUSTER_NAME, TRANSACTIONAL_ID: txn}
+                missing = api == "CreateTopics" or tried.when == MADE_BY_ASKING
+                await settle(root, ["other"] if missing else [topic], [group])
+                if api == "ConsumerGroupDescribe":
+                    await subscribe(root, group, [topic])
+                await configure(root, group)
+                lists.replace(
+                    [
+                        *given(tried, names[tried.resource_type], how),
+                        # Nothing that would imply the right that is tried.
+                        *(each for other in others for each in beside(tried, other, names[other.resource_type])),
+                    ]
+                )
+                transactional = tried.resource_type is TRANSACTIONAL_ID
+                asked = request(api, [topic], [group], txn if transactional else None)
+                if tried.of.startswith("->"):
+                    everything(api, version, asked)
+                answer = await alice(api, version, asked)
+                may = how in (ALLOWED, PREFIXED)
+                about = f"{api} version {version}, {tried.operation.name}: {how}: {answer}"
+                refused = REFUSALS[tried.resource_type] in set(codes(answer))
+                if tried.lacking is Lacking.LEFT_OUT and tried.of != CONFIGS:
+                    if tells_names(api, version):
+                        assert (names[tried.resource_type] in set(words(answer))) == may, about
+                elif not_asked(api, version, tried):
+                    assert not refused, about
+                elif transactional and may:
+                    assert refused, NEVER
+                else:
+                    assert refused == (not may), about
+        assert not node.bugs
+
+
+async def configure(root: Asked, group: str) -> None:
+    """Groups that have settings are listed among what has some."""
+    setting = struct("IncrementalAlterConfigsRequest.resources.configs")
+    row = struct("IncrementalAlterConfigsRequest.resources")(
+        resource_type=32,
+        resource_name=group,
+        configs=[setting(name="handoff.timeout.ms", config_operation=0, value="1000")],
+    )
+    answer = await root("IncrementalAlterConfigs", 1, resources=[row])
+    assert set(codes(answer)) == {0}, answer
+
+
+def beside(tried: Right, other: Right, name: str) -> list[Acl]:
+    """The other right, unless it would stand for the tried one."""
+    same = other.resource_type is tried.resource_type
+    if same and (other.operation is tried.operation or tried.operation is Operation.DESCRIBE):
+        return []
+    return [acl(other.operation, other.resource_type, name)]
+
+
+def everything(api: str, version: int, asked: Any) -> None:
+    """Ask for all there is, where the tried right is about what the answer lists."""
+    if api == "Metadata":
+        asked.topics = None if version else []
+    if api == "OffsetFetch" and version > 1:
+        asked.topics = None
+        for group in asked.groups:
+            group.topics = None
+
+
+def tells_names(api: str, version: int) -> bool:
+    if api == "OffsetFetch":
+        return version > 1
+    return api != "ListConfigResources" or version > 0
+
+
+def not_asked(api: str, version: int, tried: Right) -> bool:
+    """Where an old version has no place for what is tried."""
+    if api == "FindCoordinator" and version == 0:
+        return tried.resource_type is TRANSACTIONAL_ID
+    return tried.of == CONFIGS and version < 5
+
+
+def test_what_stands_in_for_a_right_is_as_good() -> None:
+    async def story() -> None:
+        lists = authorizer()
+        async with MemoryNode({"other": 1}, lists) as node:
+            alice = Asked(node.dispatch, ALICE)
+            for api, rights in API_RIGHTS.items():
+                for right in rights:
+                    other = right.instead
+                    if api not in SERVED or other is None or other.of == SAME:
+                        continue
+                    # The last one is refused: the right to nothing.
+                    for give in (True, False):
+                        name = "other" if other.of == ANY_TOPIC else CLUSTER_NAME
+                        rest = [acl(each.operation, each.resource_type, "*") for each in rights if each is not right]
+                        lists.replace([*([acl(other.operation, other.resource_type, name)] if give else []), *rest])
+                        await settle(Asked(node.dispatch, ROOT), ["other"], ["g"])
+                        topic = f"new-{api.lower()}-{give}".lower()
+                        answer = await alice(api, SERVED[api].last, request(api, [topic], ["g"]))
+                        if right.lacking is Lacking.LEFT_OUT:
+                            assert ("g" in set(words(answer))) == give, (api, answer)
+                        else:
+                            assert (REFUSALS[right.resource_type] in set(codes(answer))) == (not give), (api, answer)
+
+    asyncio.run(story())

@@ -182,8 +182,16 @@ class ConsumerGroup:
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is on its way to anyone; so it is in a group that waits for a static member, which is not stable."""
-        return bool(self.members) and self.epoch <= self.target_epoch and not self.unsettled
+        """Nothing is on its way to anyone; so it may be in a group that waits for a static member: no stable one."""
+        if not self.members or self.epoch > self.target_epoch or self.unsettled:
+            return False
+        return not any(self.is_waited_for(self.members[member_id]) for member_id in self.away)
+
+    def is_waited_for(self, away: ConsumerMember) -> bool:
+        """Whether others are to have what it held when it left: it gives that up when it is back."""
+        mine = self.target_of(away)
+        held = {(topic, each) for topic, each in cells(away.holds) if each not in mine.get(topic, ())}
+        return bool(held) and any(not held.isdisjoint(cells(share)) for share in self.targets.values())
 
     def has_its_target(self, member: ConsumerMember) -> bool:
         return member.state is MemberState.STABLE and member.epoch in (self.target_epoch, AWAY)

@@ -100,7 +100,7 @@ class WhatIsHeldStays(Checker):
         was, now = self.was[group_id], core.state.holds.get(group_id) or HoldsStored(group_id)
         led = group_id in self.led
         if was.freeze is not None and now.freeze is not None and not (led and group_id not in self.rested):
-            self._frozen(group_id, now, before, after)
+            self._frozen(core, group_id, now, before, after)
         if led or is_led(core.state.logged(group_id)):
             return
         self._nobodys(group_id, now, after)
@@ -168,12 +168,12 @@ class WhatIsHeldStays(Checker):
 
     # What must hold
 
-    def _frozen(self, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
+    def _frozen(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         self.world.census["steps of frozen groups"] += 1
         assert holds.freeze is not None
         had, has = as_now(before, after), owned(after)
         for member_id, mine in had.items():
-            still = claimed(after, member_id)
+            still = claimed(core, group_id, after, member_id)
             if lost := {cell for cell in mine - has[member_id] - still if reads(after, member_id, cell)}:
                 self.fail(f"{group_id} is frozen, and {member_id} lost {sorted(lost)}")
         drained = drained_members(holds, after.who)
@@ -192,7 +192,7 @@ class WhatIsHeldStays(Checker):
         self.world.census["plans of calm groups"] += 1
         aim = aims(core, group_id, after)
         for member_id, mine in as_now(before, after).items():
-            still = claimed(after, member_id)
+            still = claimed(core, group_id, after, member_id)
             if lost := {c for c in mine - aim.get(member_id, set()) - still if reads(after, member_id, c)}:
                 self.fail(f"what {group_id} has is to stay where it is, and {member_id} is to lose {sorted(lost)}")
 
@@ -320,8 +320,13 @@ def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell
     }
 
 
-def claimed(situation: Situation, member_id: str) -> set[Cell]:
-    """What others say that they still work on: it is withheld from whoever was to have it (KIP-429)."""
+def claimed(core: Shard, group_id: str, situation: Situation, member_id: str) -> set[Cell]:
+    """What others say that they still work on: it is withheld from whoever was to have it (KIP-429).
+
+    Of a KIP-848 group a snapshot has what the target gives, not what its members say.
+    """
+    if not isinstance(core.state.logged(group_id), ClassicGroup):
+        return set()
     others = (member for member in situation.snapshot.members if member.id != member_id)
     return {(topic, each) for other in others for topic, rows in (other.owned or {}).items() for each in rows}
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from muster.coordinator.core.classic.remote import again
+from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.migration import downgrade
 from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.holds.correction import Corrected, Situation
@@ -13,6 +15,7 @@ from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.state import Step
 
 Overlook = Callable[[HoldsStored], HoldsStored]
 
@@ -77,6 +80,23 @@ class LedShard(Shard):
             return super().step(event, now_ms)
         finally:
             downgrade.resting, again.resting = honest
+
+
+class ForgottenShard(Shard):
+    """Nobody who waits for a KIP-848 group to come to rest is told if a crash was in between."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest = history.settle_when_stable
+        history.settle_when_stable = only_what_is_known
+        try:
+            return super().step(event, now_ms)
+        finally:
+            history.settle_when_stable = honest
+
+
+def only_what_is_known(group: ConsumerGroup, step: Step) -> None:
+    if group.at_rest and group.progress.handover is not None:
+        history.close_handover(group, step)
 
 
 class AbsentHeirs(Shard):

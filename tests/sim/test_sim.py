@@ -23,6 +23,7 @@ from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.fences import TokensNeverGoDown
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.goes_on import WhatIsHeldGoesOn
 from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
@@ -183,6 +184,7 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
         pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.LedShard), id="15-led-shard"),
         pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.AbsentHeirs), id="15-absent-heirs"),
+        pytest.param(WhatIsHeldGoesOn, replace(HELD, shard=heedless.ForgottenShard), id="15-forgotten-shard"),
         pytest.param(AcknowledgedSettingsStay, replace(HELD, shard=heedless.ForgetfulShard), id="15-forgetful-shard"),
         *(
             pytest.param(TrialsHarmNobody, Parts(shard=shard, weather=TRIED), id=f"16-{shard.__name__}")

@@ -10,6 +10,7 @@ from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.fences import TokensNeverGoDown
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.goes_on import WhatIsHeldGoesOn
 from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
@@ -39,6 +40,7 @@ ALL = (
     WhoIsToPlanPlans,
     AcknowledgedSettingsStay,
     WhatIsHeldStays,
+    WhatIsHeldGoesOn,
     TrialsHarmNobody,
     BalanceIsCalm,
     TokensNeverGoDown,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol as Shape
 
+from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.events import (
     Ask,
     AskDeploy,
@@ -47,8 +48,10 @@ class Operator:
         """
         rng, chance = self.world.rng, self.world.rng.random()
         if chance < 0.15:
-            setting = {"assignor": "uniform"} if rng.random() < 0.7 else {}
-            unset = () if setting else ("assignor",)
+            setting: dict[str, JsonValue] = {"assignor": "uniform"} if rng.random() < 0.7 else {}
+            if chance < 0.05:
+                setting["balance.move.budget"] = 1
+            unset = () if "assignor" in setting else ("assignor",)
             request = AlterSettings(0, target.group_id, setting, unset, None, False, "ops")
             self.network.call("operator", request, TIMEOUT_MS, lambda _: None)
         elif chance < 0.35:

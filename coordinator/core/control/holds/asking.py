@@ -127,9 +127,10 @@ def pin(ask: AskPin, ground: Ground, for_ms: int | None) -> Begun:
     if taker not in meant:
         why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
         return Begun(after, f"{where} stays with {owner or 'nobody'}: {why}")
-    moved = ground.moved_by(after).keys() | {(ask.topic, ask.partition)}
-    others_moved = moved - {(ask.topic, ask.partition)}
-    more = f", and {several(len(others_moved), 'partition')} the other way" if others_moved else ""
+    # What else moves, moves for other reasons: drains go on meanwhile.
+    back = {cell for cell in ground.moved_by(after) if ground.owners[cell] == taker}
+    more = f", and {several(len(back), 'partition')} the other way" if back else ""
+    moved = back | {(ask.topic, ask.partition)}
     sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{ground.carrying(moved)}"
     return Begun(after, sentence, Cause.PIN_CHANGED)
 

@@ -247,6 +247,7 @@ def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
     """What is pinned is its member's, as long as he lives; he gives another for it if he would have too many."""
     notes = []
     pinned = {(pin.topic, pin.partition) for pin in holds.pins}
+    drained = drained_members(holds, situation.who)
     had = {cell: member_id for member_id, cell in cells(situation.had)}
     for each in holds.pins:
         cell = (each.topic, each.partition)
@@ -259,7 +260,7 @@ def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
         seats.give(cell, owner)
         where = f"{each.topic}-{each.partition}"
         notes.append(f"{where} is pinned to {each.name}: {owner} has it, not {former or 'nobody'}")
-        if former is not None:
+        if former is not None and former not in drained:
             even_out(owner, former, pinned, had, seats)
     return notes
 

@@ -104,6 +104,8 @@ def change(found: Ground, after: HoldsStored, sentences: tuple[str, ...], cause:
     standing.keep(after, step)
     if cause is not None:
         found.kind.replan(group, Trigger(cause, detail, culprit), step)
+    elif after.drains:  # what a pin kept with a drained member may go now
+        standing.settled(group.id, step)
     return after
 
 

@@ -81,7 +81,9 @@ def test_a_static_java_member_returns_to_its_share(node: NodeProcess) -> None:
     with stage(node, "range") as play:
         first, other = java(play, "a"), java(play, "b")
         play.until_shared(first, other)
+        by_range = first.assigned
         wish(play, "uniform")
+        until(lambda: first.assigned != by_range, lambda: f"still {by_range}")
         play.until_shared(first, other)
         had = first.assigned
         first.kill()

@@ -146,9 +146,9 @@ class Broker(Topics):
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Make what was appended to these partitions (None: all) durable. Safe beside appends in another thread."""
-        wanted = list(self._logs) if partitions is None else partitions
-        for topic, partition in wanted:
-            self.log(topic, partition).flush()
+        wanted = self.logs() if partitions is None else (self.log(*place) for place in partitions)
+        for log in wanted:
+            log.flush()
 
     def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
         """(id, epoch) for an idempotent producer: the next epoch of the one it has, or an id never given before."""
@@ -199,7 +199,7 @@ class Broker(Topics):
                 f"The settings of {called(list(topics))} could not be written: {error.strerror or error}. What to do: "
                 f"{remedy(error)}, then try again."
             ) from error
-        self._topics = {**self._topics, **topics}
+        self._know({**self._topics, **topics})
 
     def use(self, change: Change, partition: int) -> None:
         """From here on these settings hold for one partition. By the thread that appends."""
@@ -230,4 +230,4 @@ class Broker(Topics):
 
         `close` and `delete_topic` make it stop within a batch, with the log as it was.
         """
-        return self._upkeep.compact(list(self._logs.values()), now_ms)
+        return self._upkeep.compact(list(self.logs()), now_ms)

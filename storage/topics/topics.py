@@ -24,7 +24,7 @@ from muster.storage.logs.state import Recovered
 from muster.storage.producers.ids import ProducerIds
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
-from muster.storage.topics.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
+from muster.storage.topics.catalog import PRIVATE_TOPICS, CatalogEntry, alike, check_name, load_catalog, save_catalog
 from muster.storage.topics.data_dir import (
     CLEANER_POINTS,
     LOG_STARTS,
@@ -72,8 +72,10 @@ class Topics:
         self._opened = OpenSegments(self.settings.max_open_files)
         self._catalog: dict[str, CatalogEntry] = {}
         self._topics: dict[str, Topic] = {}
+        self._public: Mapping[str, Topic] = {}
         self._alike: dict[str, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
+        self._private_logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
         self.troubles = Troubles()
         self._topic_listeners: list[Callable[[], None]] = []
@@ -118,7 +120,7 @@ class Topics:
         points, starts, cleaned = (
             believed_offsets(files, f"{path}/{name}", ids) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS)
         )
-        self._topics = {entry.name: entry.topic() for entry in self._catalog.values()}
+        self._know({entry.name: entry.topic() for entry in self._catalog.values()})
         self._alike = {alike(name): name for name in self._topics}
         logs, self._broken = open_all(
             files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
@@ -137,11 +139,16 @@ class Topics:
                 self.troubles.damaged(log.partition, log.recovered.damage)
             if log.recovered.loss:
                 self.troubles.cut(log.partition, log.recovered.loss)
-        self._logs.update({log.partition: log for log in logs})
+            (self._private_logs if log.partition[0] in PRIVATE_TOPICS else self._logs)[log.partition] = log
+
+    def _know(self, topics: dict[str, Topic]) -> None:
+        """These are all there are from now on."""
+        self._topics = topics
+        self._public = MappingProxyType({name: topic for name, topic in topics.items() if name not in PRIVATE_TOPICS})
 
     def recovered(self) -> dict[TopicPartition, Recovered]:
         """What opening had to cut off or found damaged, by partition."""
-        found = {tp: log.recovered for tp, log in self._logs.items()}
+        found = {log.partition: log.recovered for log in self.logs()}
         return {tp: state for tp, state in found.items() if state.truncated_bytes or state.damage}
 
     def close(self) -> None:
@@ -152,7 +159,7 @@ class Topics:
         if self.closed:
             return
         self.closed = True
-        self._upkeep.let_go(self._logs.values())
+        self._upkeep.let_go(list(self.logs()))
         with self._upkeep.ticking, self._changing:  # What nobody waits for any more comes to its end first.
             self._close()
 
@@ -175,11 +182,11 @@ class Topics:
     # -- topics -------------------------------------------------------------------------------------------
 
     def topics(self) -> Mapping[str, Topic]:
-        """All topics by name."""
-        return MappingProxyType(self._topics)
+        """All topics by name, but for private ones."""
+        return self._public
 
     def topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
+        topic = self._public.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"There is no topic '{name}'. Create it first, or check its spelling.")
         return topic
@@ -188,10 +195,18 @@ class Topics:
         return self.settings.for_topic(self.topic(name).configs)
 
     def check_new_topic(
-        self, name: str, partitions: int, configs: Mapping[str, str], beside: Plans | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        beside: Plans | None = None,
+        *,
+        internal: bool = False,
     ) -> TopicSettings:
         """Refuse what `create_topic` would refuse."""
         plans = beside or Plans()
+        if alike(name) in PRIVATE_TOPICS and not internal:
+            raise InvalidTopic(f"'{name}' is a name that nodes keep for themselves; expected another one.")
         check_name(name, self._alike)
         check_name(name, plans.alike)
         if name in self._topics or alike(name) in plans.alike:
@@ -230,7 +245,7 @@ class Topics:
         """What `make` is to make, if nothing speaks against it; added to the plans of the same call."""
         plans = beside or Plans()
         configs = dict(configs or {})
-        settings = self.check_new_topic(name, partitions, configs, plans)
+        settings = self.check_new_topic(name, partitions, configs, plans, internal=internal)
         return plans.add(Plan(Topic(name, self._random_bytes(16), partitions, configs, internal), 0, settings))
 
     def plan_growth(self, name: str, total: int, beside: Plans | None = None) -> Plan:
@@ -290,7 +305,7 @@ class Topics:
         for plan, logs in made:
             self._adopt(logs)
             self._alike[alike(plan.topic.name)] = plan.topic.name
-        self._topics = {**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}}
+        self._know({**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}})
         return results
 
     def check_more_partitions(self, name: str, total: int) -> None:
@@ -324,7 +339,7 @@ class Topics:
             raise StorageError(
                 f"{called(names)} could not be removed: {error.strerror or error}. Mend the disk, then try again."
             ) from error
-        self._topics = {name: kept for name, kept in self._topics.items() if name not in going}
+        self._know({name: kept for name, kept in self._topics.items() if name not in going})
         partitions = [(name, number) for name, topic in going.items() for number in range(topic.partitions)]
         self._upkeep.let_go([self._logs[tp] for tp in partitions if tp in self._logs])
         for name in going:
@@ -390,8 +405,17 @@ class Topics:
             f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
         )
 
+    def private_log(self, topic: str, partition: int) -> Log | None:
+        """For the node's own hands. StorageError when its directory is gone, or if a client once made the topic."""
+        if (topic, partition) in self._broken:
+            raise self._broken[topic, partition]
+        if topic in self._topics and not self._topics[topic].internal:
+            raise StorageError(f"Topic '{topic}' is not the node's: a client made it when one could. It has to go.")
+        return self._private_logs.get((topic, partition))
+
     def logs(self) -> Iterator[Log]:
-        return iter(list(self._logs.values()))
+        """Every log there is, private ones as well: they are kept as all others are."""
+        return iter([*self._logs.values(), *self._private_logs.values()])
 
     # -- listeners ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from muster.coordinator.security.state import SecurityState
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import wall_clock_ms
 from muster.storage.errors import DataDirectoryError, StorageError
+from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn, read_batches
 
 SECURITY_TOPIC: Final = "__security"
@@ -37,11 +38,17 @@ class SecurityStore:
 
     def load(self) -> None:
         """Read what there is; make the topic where there is none. Blocks. Raises SecurityDamaged, StorageError."""
-        if SECURITY_TOPIC not in self._broker.topics():
+        if self._broker.private_log(*PLACE) is None:
             self._broker.create_topic(SECURITY_TOPIC, 1, CONFIGS, internal=True)
-        self._broker.flush([PLACE])
+        self._log.flush()
         for changes in self._read():
             self.state.apply(changes)
+
+    @property
+    def _log(self) -> Log:
+        log = self._broker.private_log(*PLACE)
+        assert log is not None, "it was made"
+        return log
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call this after every change."""
@@ -63,9 +70,10 @@ class SecurityStore:
             if self._broken:
                 raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
             now_ms = wall_clock_ms()
-            self._broker.append(*PLACE, encode_turn(records, now_ms), now_ms, trusted=True)
+            log = self._log
+            log.append(encode_turn(records, now_ms), now_ms, trusted=True)
             try:
-                await asyncio.to_thread(self._broker.flush, [PLACE])
+                await asyncio.to_thread(log.flush)
             except (StorageError, OSError) as error:
                 self._broken = str(error)
                 raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
@@ -74,10 +82,11 @@ class SecurityStore:
                 changed()
 
     def _read(self) -> Iterator[Iterable[Change]]:
-        offset, end = self._broker.start_offset(*PLACE), self._broker.end_offset(*PLACE)
+        log = self._log
+        offset, end = log.start_offset, log.end_offset
         while offset < end:
             following = offset
-            for batch in read_batches(self._broker.fetch(*PLACE, offset, READ_BYTES).records):
+            for batch in read_batches(log.fetch(offset, READ_BYTES).records):
                 following = batch.next_offset
                 if not batch.crc_ok or batch.lost:
                     raise self._damaged(batch.base_offset, "its bytes are damaged")

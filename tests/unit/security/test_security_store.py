@@ -21,7 +21,8 @@ from muster.coordinator.security.facts import (
 from muster.coordinator.security.records import Unreadable, decode, encode
 from muster.coordinator.server.security.store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
+from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
 
 READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
@@ -61,11 +62,52 @@ def test_a_restart_finds_all_that_was_written_and_nothing_that_was_taken_away(br
     assert state.quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 1024.0}}
 
 
-def test_clients_may_not_write_to_it(broker: Broker) -> None:
-    opened(broker)
-    assert broker.topic(SECURITY_TOPIC).internal
-    with pytest.raises(StorageError, match="internal"):
-        broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1)
+def private(broker: Broker) -> Log:
+    log = broker.private_log(*PLACE)
+    assert log is not None
+    return log
+
+
+def test_nobody_but_the_node_finds_it_and_nobody_takes_its_name(broker: Broker) -> None:
+    for _ in range(2):  # whether or not it is there
+        assert SECURITY_TOPIC not in broker.topics()
+        for ask in (broker.topic, broker.topic_settings, broker.check_writable, broker.delete_topic):
+            with pytest.raises(UnknownTopicOrPartition):
+                ask(SECURITY_TOPIC)
+        for trusted in (False, True):
+            with pytest.raises(UnknownTopicOrPartition):
+                broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1, trusted=trusted)
+        assert isinstance(broker.append_each(*PLACE, [b""], 1)[0], UnknownTopicOrPartition)
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.fetch(*PLACE, 0, 1)
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.plan_change(SECURITY_TOPIC, {"retention.ms": "1"})
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.add_partitions(SECURITY_TOPIC, 2)
+        assert broker.sizes([PLACE]) == [0]
+        assert broker.ends([PLACE]) == [-1]
+        for name in (SECURITY_TOPIC, "..security", "_.security"):
+            with pytest.raises(InvalidTopic, match="keep for themselves"):
+                broker.create_topic(name, 1)
+        asyncio.run(opened(broker).write(EVERYTHING))
+
+
+def test_a_restart_keeps_it_and_checks_it_as_all_logs(tmp_path: Path) -> None:
+    first = Broker(tmp_path / "data")
+    asyncio.run(opened(first).write(EVERYTHING))
+    first.close()
+    again = Broker(tmp_path / "data")
+    assert [log.partition for log in again.logs()] == [PLACE]
+    assert opened(again).state.acls == {READS}
+    again.close()
+
+
+def test_what_a_client_made_by_that_name_is_not_believed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:  # a version that kept no names for itself
+        before.setattr("muster.storage.topics.topics.PRIVATE_TOPICS", frozenset())
+        broker.create_topic(SECURITY_TOPIC, 1)
+    with pytest.raises(StorageError, match="a client made it"):
+        opened(broker)
 
 
 def test_a_change_is_in_force_once_it_is_durable_and_whoever_listens_hears_of_it(broker: Broker) -> None:
@@ -81,11 +123,11 @@ def test_after_a_failed_flush_nothing_is_in_force_and_nothing_more_is_taken(
 ) -> None:
     store = opened(broker)
 
-    def fails(places: object = None) -> None:
+    def fails(log: Log) -> None:
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as failing:
-        failing.setattr(broker, "flush", fails)
+        failing.setattr(Log, "flush", fails)
         with pytest.raises(StorageError, match="the disk is gone"):
             asyncio.run(store.write(EVERYTHING))
     assert not store.state.users
@@ -95,7 +137,7 @@ def test_after_a_failed_flush_nothing_is_in_force_and_nothing_more_is_taken(
 
 def test_a_node_that_cannot_read_who_may_do_what_says_where_and_does_not_start(broker: Broker) -> None:
     opened(broker)
-    broker.append(*PLACE, encode_turn([(b'["user","a"]', b'{"version":2}', None)], 1), 1, trusted=True)
+    private(broker).append(encode_turn([(b'["user","a"]', b'{"version":2}', None)], 1), 1, trusted=True)
     with pytest.raises(SecurityDamaged, match=r"offset 0: .*is of version 2; this node reads up to 1"):
         opened(broker)
 
@@ -107,7 +149,7 @@ def test_a_value_or_a_write_that_is_too_large_is_refused_before_it_is_written(br
         asyncio.run(store.write([Change(UserKey("u"), large)]))
     with pytest.raises(ValueError, match="10001 changes at once; expected at most 10000"):
         asyncio.run(store.write([EVERYTHING[0]] * 10_001))
-    assert broker.end_offset(*PLACE) == 0
+    assert private(broker).end_offset == 0
 
 
 @pytest.mark.parametrize("key", [b"", b"[]", b'["nobody"]', b'["acl","TOPIC"]', b"\xff", b'{"a":1}', b'["user"]'])

@@ -143,11 +143,19 @@ class HoldRow(TypedDict):
     version: int
     held: str
     until: str | None
+    """To the minute, on this machine's clock, for people."""
+    until_ms: int | None
 
 
 def hold_rows(group: str, holds: Held) -> list[HoldRow]:
     return [
-        {"group": group, "version": holds.version, "held": words, "until": None if ms is None else minute(ms)}
+        {
+            "group": group,
+            "version": holds.version,
+            "held": words,
+            "until": None if ms is None else minute(ms),
+            "until_ms": ms,
+        }
         for words, ms in held(holds)
     ]
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.views.holds import minute
+from muster.coordinator.views.words import plural
 
 STATES = {
     pb.CANARY_STATE_UNSPECIFIED: "",
@@ -90,7 +91,8 @@ def sentence(found: Trial) -> str:
     begins = f"Canary {found.assignor} in place of {found.former}: "
     if found.state == "canary":
         then = "is promoted" if found.promotes else "waits"
-        return f"{begins}until {minute(found.until_ms)}, then it {then}; {found.rebalances} rebalances since its own."
+        since = plural(found.rebalances, "rebalance")
+        return f"{begins}until {minute(found.until_ms)}, then it {then}; {since} since its own."
     if found.state == "waiting":
         return f"{begins}its time was over at {minute(found.until_ms)}, it waits for promote or rollback."
     return f"{begins}{found.state}, {found.ended}."

@@ -17,6 +17,7 @@ COLUMNS = [
     Column("VERSION", "version"),
     Column("HELD", "held", style="cyan"),
     Column("UNTIL", "until"),
+    Column("UNTIL-MS", "until_ms", wide=True),
 ]
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -53,6 +53,12 @@ def test_each_verb_reaches_the_coordinator_as_it_was_said(node: AskedNode, body:
     assert asked == pb.HoldGroupRequest(group_id="g", reason="release 7", **verb)
 
 
+def test_an_end_is_told_for_people_and_for_programs(node: AskedNode) -> None:
+    rows = act(node, "/groups/g/hold", {"verb": "freeze"}).json()["rows"]
+    assert [row["until_ms"] for row in rows] == [None, None, None, None, 0]
+    assert [row["until"] is None for row in rows] == [True, True, True, True, False]
+
+
 def test_nothing_is_done_unless_it_is_said_so(node: AskedNode) -> None:
     for path, body in (("hold", {"verb": "freeze"}), ("resume", {})):
         assert act(node, f"/groups/g/{path}", body).json()["dry_run"]

@@ -24,10 +24,14 @@ def carrying(moved: Collection[Cell], group: Iterable[Cell], seen: Seen) -> str:
     >>> seen = {"t": ([10.0, 2.5], [0, 400])}
     >>> carrying([("t", 1)], [("t", 0), ("t", 1)], seen)
     '; what moves carries 2.5 of 12.5 records/s, and 400 of 400 records that wait'
+    >>> carrying([("t", 0)], [("t", 0)], {"t": ([0.0], [0])})
+    '; nothing is written or waits in the whole group now'
     """
     if not moved or not any(topic in seen for topic, _ in moved):
         return ""
     (rate, lag), (of_rate, of_lag) = total(moved, seen), total(group, seen)
+    if not (of_rate or of_lag):
+        return "; nothing is written or waits in the whole group now"
     return f"; what moves carries {rate:.4g} of {of_rate:.4g} records/s, and {lag} of {of_lag} records that wait"
 
 

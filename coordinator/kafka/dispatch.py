@@ -132,6 +132,8 @@ class Peer:
     software_name: str = ""
     """What the client said with ApiVersions; empty before that, and for clients that say nothing."""
     software_version: str = ""
+    software: str = ""
+    """Both in one, such as `librdkafka 2.16.0`."""
     identity: Identity = SOMEBODY
     """Who it is, once it has shown that; until then nobody in particular, at its address."""
 
@@ -168,8 +170,7 @@ class KafkaCall:
 
     @property
     def client_software(self) -> str:
-        """Both in one, such as `librdkafka 2.16.0`."""
-        return named(self.peer.software_name, self.peer.software_version)
+        return self.peer.software
 
     @property
     def eof(self) -> "asyncio.Future[None]":
@@ -298,6 +299,7 @@ class Negotiation:
                     return struct("ApiVersionsResponse")(error_code=INVALID_REQUEST)
             call.peer.software_name = request.client_software_name
             call.peer.software_version = request.client_software_version
+            call.peer.software = named(request.client_software_name, request.client_software_version)
         return struct("ApiVersionsResponse")(api_keys=ranges())
 
 

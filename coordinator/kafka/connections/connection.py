@@ -208,12 +208,15 @@ class Connection(asyncio.Protocol):
         self._advance_due = False
         if self._metered:
             self._begun_s = perf_counter()
-        for _ in range(TURN):
+        for _ in range(min(TURN, len(self._backlog))):
             if not self._may_begin():
                 break
             self._begin(self._backlog.popleft())
-        self._send()
-        if self._may_begin():
+        if self._slots and (self._slots[0].done or self._made_bytes):
+            self._send()
+        if self._draining:
+            self._close_if_drained()
+        if self._backlog and self._may_begin():
             self._loop.call_soon(self._advance)  # other connections first
         self._throttle()
 
@@ -400,7 +403,6 @@ class Connection(asyncio.Protocol):
                 self._transport.writelines(out)
         if out or self._made_bytes:
             self._weigh()
-        self._close_if_drained()
 
     def _weigh(self) -> None:
         """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
@@ -414,10 +416,15 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
-        full = self.in_flight >= self._limits.max_in_flight or (
-            self.in_flight_bytes > self._limits.max_in_flight_bytes and self.in_flight > 0
+        taken = len(self._slots) + len(self._backlog)
+        stop = self._resting or (
+            taken > 0
+            and (
+                self._choked
+                or taken >= self._limits.max_in_flight
+                or self.in_flight_bytes > self._limits.max_in_flight_bytes
+            )
         )
-        stop = self._resting or full or (self._choked and self.in_flight > 0)
         if stop != self._paused and not self._transport.is_closing():
             self._paused = stop
             (self._transport.pause_reading if stop else self._transport.resume_reading)()

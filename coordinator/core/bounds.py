@@ -48,11 +48,8 @@ def too_large(group_id: str, what: str, size: int, limit: int) -> str:
 
 
 def text_bytes(*texts: str | None) -> int:
-    found = 0
-    for text in texts:
-        if text:
-            found += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return found
+    whole = "".join(filter(None, texts))
+    return len(whole) if whole.isascii() else len(whole.encode("utf-8", "surrogatepass"))
 
 
 def share_bytes(share: Mapping[str, Iterable[int]]) -> int:

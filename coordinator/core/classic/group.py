@@ -132,7 +132,7 @@ class ClassicGroup:
     @property
     def acting_leader(self) -> str:
         """Who makes the plans, as members are told: nobody when the coordinator does."""
-        return "" if self.remote else self.leader or ""
+        return "" if self.planner.assignor else self.leader or ""
 
     def session_timer(self, member_id: str) -> TimerKey:
         return ("session", self.id, member_id)

@@ -47,7 +47,10 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """The subscription that belongs to `protocol`, empty when the member does not offer it."""
-        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
+        for offered in self.protocols:
+            if offered.name == protocol:
+                return offered.metadata
+        return b""
 
     @property
     def client(self) -> str:

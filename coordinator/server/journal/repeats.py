@@ -14,6 +14,7 @@ MOST_LINES = 256
 SHOWN = 200
 """Characters of a line that a summary repeats."""
 VOLATILE = frozenset({"timestamp", "exc_info"})
+SAID_APART = VOLATILE | {"event", "level", "logger"}
 MARK = "is_summary"
 
 
@@ -68,8 +69,9 @@ class Repeats(logging.Filter):
     def _over(self, now_s: float) -> list[Seen]:
         """Those whose minute is over; the oldest are first."""
         over = []
-        for key, seen in list(self._seen.items()):
-            if now_s - seen.since_s < WINDOW_S:
+        while self._seen:
+            key, oldest = next(iter(self._seen.items()))
+            if now_s - oldest.since_s < WINDOW_S:
                 break
             over.append(self._seen.pop(key))
         return over
@@ -89,7 +91,7 @@ def values_of(record: logging.LogRecord) -> Mapping[str, Any]:
     """What a line of ours says beside its event."""
     if not isinstance(record.msg, dict):
         return {}
-    return {name: value for name, value in record.msg.items() if name not in (*VOLATILE, "event", "level", "logger")}
+    return {name: value for name, value in record.msg.items() if name not in SAID_APART}
 
 
 def is_summary(message: object) -> bool:

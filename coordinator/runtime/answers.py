@@ -13,6 +13,9 @@ from muster.coordinator.runtime.metrics import FENCING, Metrics
 from muster.coordinator.runtime.refusals import refusal, while_loading
 from muster.coordinator.runtime.slot import Held, Notices, Replies, ShardStatus, Slot
 
+BY_INSTANCE = (JoinGroup, ConsumerHeartbeat)
+"""Requests by which an instance id may change hands. A tuple: a union would be made anew for each answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -100,7 +103,7 @@ class Answers:
                 self.answer(type(request), request_id, reply)
                 if reply.code in FENCING and knows(slot, group_id := getattr(request, "group_id", "")):
                     self._metrics.fence(group_id, reply.code)
-                if isinstance(request, JoinGroup | ConsumerHeartbeat) and request.group_instance_id:
+                if isinstance(request, BY_INSTANCE) and request.group_instance_id:
                     self._metrics.instance_answered(request, reply)
                 if isinstance(reply, OffsetCommitReply) and (reply.code or reply.partitions or anybody_refused):
                     assert isinstance(request, OffsetCommit), "this is what is answered to commits"

@@ -164,8 +164,10 @@ def vote(group: ClassicGroup) -> str:
     candidates = group.members.common_protocols
     votes: dict[str, int] = {}
     for member in group.members.values():
-        choice = next(protocol.name for protocol in member.protocols if protocol.name in candidates)
-        votes[choice] = votes.get(choice, 0) + 1
+        for protocol in member.protocols:
+            if protocol.name in candidates:
+                votes[protocol.name] = votes.get(protocol.name, 0) + 1
+                break
     leader = group.members[group.leader or ""]
     preference = [protocol.name for protocol in leader.protocols if protocol.name in candidates]
     return min(votes, key=lambda name: (-votes[name], preference.index(name)))

@@ -416,15 +416,10 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
-        taken = len(self._slots) + len(self._backlog)
-        stop = self._resting or (
-            taken > 0
-            and (
-                self._choked
-                or taken >= self._limits.max_in_flight
-                or self.in_flight_bytes > self._limits.max_in_flight_bytes
-            )
-        )
+        stop, taken = self._resting, len(self._slots) + len(self._backlog)
+        if taken and not stop:
+            full = taken >= self._limits.max_in_flight or self.in_flight_bytes > self._limits.max_in_flight_bytes
+            stop = full or self._choked
         if stop != self._paused and not self._transport.is_closing():
             self._paused = stop
             (self._transport.pause_reading if stop else self._transport.resume_reading)()

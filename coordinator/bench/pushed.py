@@ -16,13 +16,21 @@ class PushedMember(Member):
         stream: Any = self.wire.channel.stream_stream(SERVICE + "Session")()
         try:
             await self._say(stream, pb.SessionRequest(hello=self._hello()))
-            beating = asyncio.create_task(self._beat_on(stream, every_s))
+            told_s = await self._welcome(stream)
+            # Spread over the interval, as members that joined at different times are.
+            beating = asyncio.create_task(self._beat_on(stream, told_s, told_s * first_s / every_s))
             try:
                 await self._listen(stream)
             finally:
                 beating.cancel()
         finally:
             stream.cancel()
+
+    async def _welcome(self, stream: Any) -> float:
+        """How many seconds there are to be between two heartbeats."""
+        data = await stream.read()
+        self.wire.count(len(data))
+        return pb.SessionResponse.FromString(data).welcome.heartbeat_interval_ms / 1000
 
     async def _listen(self, stream: Any) -> None:
         while data := await stream.read():
@@ -35,7 +43,9 @@ class PushedMember(Member):
                 case "fenced" | "drain":
                     raise AssertionError(f"a healthy member was told: {event}")
 
-    async def _beat_on(self, stream: Any, every_s: float) -> None:
+    async def _beat_on(self, stream: Any, every_s: float, first_s: float) -> None:
+        await self._say(stream, self._beat())  # From here on the coordinator speaks first.
+        await asyncio.sleep(first_s)
         while True:
             if not self.joining:
                 await self._say(stream, self._beat())

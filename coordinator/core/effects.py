@@ -140,6 +140,15 @@ class PushReply:
 
 
 @value
+class HelloReply:
+    """To a member with a session stream. An interval of 0 says nothing: it is no member, or nobody can tell now."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    heartbeat_interval_ms: int = 0
+
+
+@value
 class CentralReply:
     """To everything that a member of a central group says. `answered`: the highest order number heard back from it."""
 
@@ -335,6 +344,7 @@ Reply: TypeAlias = (
     | SyncReply
     | HeartbeatReply
     | PushReply
+    | HelloReply
     | LeaveReply
     | OffsetCommitReply
     | OffsetFetchReply

@@ -122,6 +122,15 @@ class Listen:
 
 
 @value
+class Hello:
+    """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?"""
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+
+
+@value
 class SessionHeartbeat:
     """A KIP-848 heartbeat that came up a session stream on which the Listen `listening` is open, if any.
 
@@ -407,6 +416,7 @@ Request: TypeAlias = (
     | SyncGroup
     | Heartbeat
     | Listen
+    | Hello
     | SessionHeartbeat
     | LeaveGroup
     | OffsetCommit

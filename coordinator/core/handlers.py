@@ -37,6 +37,7 @@ from muster.coordinator.core.events import (
     Forget,
     ForgetOffsets,
     Heartbeat,
+    Hello,
     JoinGroup,
     LeaveGroup,
     Listen,
@@ -118,6 +119,10 @@ def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
 
 def on_listen(event: Listen, step: Step) -> None:
     push.listen(event, hear, step)
+
+
+def on_hello(event: Hello, step: Step) -> None:
+    push.welcome(event, step)
 
 
 def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
@@ -237,6 +242,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ResumeGroup: verbs.resume_group,
     DescribeHolds: verbs.describe_holds,
     Listen: on_listen,
+    Hello: on_hello,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
     ConsumerHeartbeat: on_consumer_heartbeat,

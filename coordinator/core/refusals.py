@@ -18,6 +18,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.SyncGroup: effects.SyncReply,
     events.Heartbeat: effects.HeartbeatReply,
     events.Listen: effects.PushReply,
+    events.Hello: effects.HelloReply,
     events.SessionHeartbeat: effects.PushReply,
     events.LeaveGroup: effects.LeaveReply,
     events.OffsetCommit: effects.OffsetCommitReply,

@@ -174,6 +174,9 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
+HEARTBEATS_IN_SESSION = 3
+"""Of a member with a session stream: what it has to hear comes by itself, so it says only that it lives."""
+
 NO_TOPIC_ID = b""
 
 

@@ -180,6 +180,8 @@ class ToldWorker(PlanningWorker):
         machine = self._machine
         if machine.generation in (NO_GENERATION, self._heard):
             return
+        if self._heard == NO_GENERATION:
+            self._greet()
         generation = self._heard = machine.generation
 
         def told(reply: Reply) -> None:
@@ -188,6 +190,15 @@ class ToldWorker(PlanningWorker):
 
         listen = events.Listen(0, self._group, machine.member_id, self._instance, generation)
         self._node.call(self._connection, listen, told)
+
+    def _greet(self) -> None:
+        """Open the stream, and hear how often heartbeats are wanted on it."""
+
+        def welcomed(reply: Reply) -> None:
+            assert isinstance(reply, effects.HelloReply), f"a Hello was answered by {reply}"
+            self.tell(ev.SessionOpened(reply.heartbeat_interval_ms))
+
+        self._node.call(self._connection, events.Hello(0, self._group, self._machine.member_id), welcomed)
 
 
 class ToldConsumer(Worker):

@@ -102,7 +102,17 @@ class ConsumerPushed:
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """Heartbeats go by a session stream from here on; by the next one the coordinator learns to whom it may speak."""
+    """Heartbeats go by a session stream from here on; by the next one the coordinator learns to whom it may speak.
+
+    `heartbeat_interval_ms` is what it said of how often they are wanted; 0: nothing.
+    """
+
+    heartbeat_interval_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """They go by calls again, as often as the member's own settings say: nobody tells it of a rebalance by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +209,7 @@ Answer: TypeAlias = CoordinatorFound | JoinAnswered | SyncAnswered | HeartbeatAn
 Told: TypeAlias = Start | CommitRefused | TopicsChanged | SubscriptionChanged | PollExpired | Polled | Tick | Close
 """What happens to every kind of member."""
 
-Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed
+Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed | SessionOpened | SessionLost
 ConsumerEvent: TypeAlias = (
     Told
     | CoordinatorFound
@@ -208,5 +218,6 @@ ConsumerEvent: TypeAlias = (
     | Revoked
     | ConsumerPushed
     | SessionOpened
+    | SessionLost
     | Ready
 )

@@ -14,6 +14,7 @@ class Link:
         self._settings = settings
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_heard_ms = 0
+        self._told_ms = 0
 
     @property
     def session_end_ms(self) -> int:
@@ -45,8 +46,18 @@ class Link:
         self.retry_at_ms = None
         return True
 
+    def pushed(self, interval_ms: int) -> None:
+        """From the next one on, heartbeats are wanted so often; 0: as often as the settings say."""
+        self._told_ms = interval_ms
+
+    def polls(self, now_ms: int) -> None:
+        """What was told before counts no longer, and the next heartbeat is not far."""
+        self._told_ms = 0
+        if self.heartbeat_at_ms is not None:
+            self.heartbeat_at_ms = min(self.heartbeat_at_ms, now_ms + self._settings.heartbeat_interval_ms)
+
     def schedule_heartbeat(self, now_ms: int) -> None:
-        self.heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+        self.heartbeat_at_ms = now_ms + (self._told_ms or self._settings.heartbeat_interval_ms)
 
     def heartbeat_due(self, now_ms: int) -> bool:
         return self.heartbeat_at_ms is not None and now_ms >= self.heartbeat_at_ms

@@ -96,6 +96,7 @@ def example(kind: type[events.Request]) -> events.Request:
         events.SyncGroup: events.SyncGroup(1, "g", "m", None, 1, None, None, ()),
         events.Heartbeat: heartbeat(1),
         events.Listen: events.Listen(1, "g", "a", None, 1),
+        events.Hello: events.Hello(1, "g", "a"),
         events.SessionHeartbeat: events.SessionHeartbeat(1, events.ConsumerHeartbeat(2, "g", "a", 1)),
         events.LeaveGroup: events.LeaveGroup(1, "g", ()),
         events.OffsetCommit: commit(1, 10),

@@ -11,7 +11,7 @@ from muster.coordinator.client.membership.classic_calls import cause_of, code_of
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.membership.session import MemberSession
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
@@ -54,8 +54,13 @@ class Pushed:
         self._consumer = consumer
         self._machine = machine
         self._send = send
-        self._timeout_ms = min(transport.config.request_timeout_ms, settings.session_timeout_ms)
-        self._session = MemberSession(transport, calls, settings, opened=self._opened, heard=self._heard)
+        # A stream that has died without a word is found out in time to be heard of by a call.
+        self._timeout_ms = min(
+            transport.config.request_timeout_ms, settings.session_timeout_ms // HEARTBEATS_IN_SESSION
+        )
+        self._session = MemberSession(
+            transport, calls, settings, opened=self._opened, lost=self._lost, heard=self._heard
+        )
         self._generation = -1
         self._saying: asyncio.Task[None] | None = None
 
@@ -94,11 +99,13 @@ class Pushed:
         """Who it is has been said at the beginning."""
         return pb.HeartbeatRequest(generation_id=generation)
 
-    def _opened(self) -> None:
-        if isinstance(self._machine, ConsumerMember):
-            self._send(ev.SessionOpened())
-        elif self._machine.generation >= 0:
+    def _opened(self, heartbeat_interval_ms: int) -> None:
+        self._send(ev.SessionOpened(heartbeat_interval_ms))
+        if not isinstance(self._machine, ConsumerMember) and self._machine.generation >= 0:
             self._listen()
+
+    def _lost(self) -> None:
+        self._send(ev.SessionLost())
 
     def _listen(self) -> None:
         """A heartbeat that wants no answer: from here on the coordinator speaks first."""

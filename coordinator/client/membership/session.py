@@ -29,7 +29,8 @@ LAST_WORDS_S = 1.0
 class MemberSession:
     """Keeps one stream open for the member it follows.
 
-    `opened` is called when heartbeats can go up, `heard` gets what was pushed. Lives on one loop.
+    `opened` is called when heartbeats can go up, with the milliseconds between two of them (0: nothing is said of it);
+    `lost` when they have to go by calls again; `heard` gets what was pushed. Lives on one loop.
     """
 
     def __init__(
@@ -38,13 +39,15 @@ class MemberSession:
         calls: GroupCalls,
         settings: MemberSettings,
         *,
-        opened: Callable[[], None],
+        opened: Callable[[int], None],
+        lost: Callable[[], None],
         heard: Callable[[pb.SessionResponse], None],
     ) -> None:
         self._transport = transport
         self._calls = calls
         self._settings = settings
         self._opened = opened
+        self._lost = lost
         self._heard = heard
         self._member_id = ""
         self._task: asyncio.Task[None] | None = None
@@ -168,7 +171,7 @@ class MemberSession:
         if response.HasField("welcome"):
             self._backoff.reset()
             self._call = call
-            self._opened()
+            self._opened(response.welcome.heartbeat_interval_ms)
         elif not response.request_number:
             self._heard(response)
         elif (future := self._waiting.get(response.request_number)) is not None and not future.done():
@@ -181,6 +184,7 @@ class MemberSession:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._broken(0))
+        self._lost()
 
     def _broken(self, waited_ms: int) -> Unreachable:
         return Unreachable(self._transport.bootstrap, waited_ms, f"session of group {self._settings.group_id!r}")

@@ -24,6 +24,7 @@ class Classic(Unconcerned[ClassicGroup]):
     sync = staticmethod(syncing.sync_group)
     heartbeat = staticmethod(liveness.heartbeat)
     forget = staticmethod(liveness.forget)
+    session_ms = staticmethod(liveness.session_ms)
     leave = staticmethod(leaving.leave_group)
     may_commit = staticmethod(offsets.may_commit)
     owns = staticmethod(offsets.owns)

@@ -73,6 +73,11 @@ def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
+def session_ms(group: ClassicGroup, member_id: str, step: Step) -> int:
+    member = group.members.get(member_id)
+    return member.session_timeout_ms if member is not None else 0
+
+
 def forget(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
     """Whoever waited for its share is gone. The member lives on until its session ends."""
     door.forget(group, request, step)

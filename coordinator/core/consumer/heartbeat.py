@@ -15,7 +15,7 @@ from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import canonical_name
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, Limits
+from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -183,6 +183,14 @@ def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> N
     step.arm(group.session_timer(member.id), SESSION_TIMEOUT.of(step.state, group.id))
 
 
+def interval_ms(group: ConsumerGroup, step: Step) -> int:
+    """Until the next heartbeat: who is told of everything by a stream says only that it lives."""
+    interval_ms = HEARTBEAT_INTERVAL.of(step.state, group.id)
+    if not (step.pushed or step.on_behalf):
+        return interval_ms
+    return max(interval_ms, SESSION_TIMEOUT.of(step.state, group.id) // HEARTBEATS_IN_SESSION)
+
+
 def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
     coming, heirs_ready = warming.coming(group, member), warming.tell(group, member)
@@ -193,7 +201,7 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
     return ConsumerHeartbeatReply(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL.of(step.state, group.id),
+        heartbeat_interval_ms=interval_ms(group, step),
         assignment=assignment,
         names={topic: names[topic] for topic in told if topic in names},
         cause=entry.cause if entry else Cause.UNSPECIFIED,

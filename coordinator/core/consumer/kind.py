@@ -6,6 +6,7 @@ from muster.coordinator.core.consumer import positions as offsets
 from muster.coordinator.core.consumer.apply import FACTS
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.migration import classic_members
+from muster.coordinator.core.consumer.removal import session_timeout_ms
 from muster.coordinator.core.control.held import consumer as held
 from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.groups.unconcerned import Unconcerned
@@ -48,6 +49,10 @@ class Consumer(Unconcerned[ConsumerGroup]):
 
     def assignor(self, group: ConsumerGroup, step: Step, /) -> str:
         return target.preferred_assignor(group, step) if group.members else ""
+
+    def session_ms(self, group: ConsumerGroup, member_id: str, step: Step, /) -> int:
+        member = group.members.get(member_id)
+        return session_timeout_ms(group, member, step) if member is not None else 0
 
     def situation(self, group: ConsumerGroup, step: Step, /) -> Situation:
         return held.situation(group, target.snapshot_of(group, step), step)

@@ -77,6 +77,9 @@ class Kind(Protocol[G_contra]):
     def forget(self, group: G_contra, member_id: str, request: RequestId, step: Step, /) -> None:
         """The client that this request of the member was parked for is gone."""
 
+    def session_ms(self, group: G_contra, member_id: str, step: Step, /) -> int:
+        """How long the member may be silent; 0: it is none, or says nothing by heartbeats."""
+
     # What members and operators say.
     def leave(self, group: G_contra, event: LeaveGroup, step: Step, /) -> None: ...
 

@@ -63,6 +63,9 @@ class Unconcerned(Generic[G_contra]):
     def forget(self, group: G_contra, member_id: str, request: RequestId, step: Step, /) -> None:
         """Nobody was parked."""
 
+    def session_ms(self, group: G_contra, member_id: str, step: Step, /) -> int:
+        return 0
+
     def positions(self, group: G_contra, event: OffsetFetch, step: Step, /) -> Positions:
         return step.state.offsets.get(event.group_id, {})
 

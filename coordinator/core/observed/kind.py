@@ -103,6 +103,9 @@ class Observed:
     def lives(self, group: ObservedGroup, event: ConsumerHeartbeat, step: Step, /) -> None:
         self._kind_of(group.logged).lives(group.logged, event, step)
 
+    def session_ms(self, group: ObservedGroup, member_id: str, step: Step, /) -> int:
+        return self._kind_of(group.logged).session_ms(group.logged, member_id, step)
+
     def forget(self, group: ObservedGroup, member_id: str, request: RequestId, step: Step, /) -> None:
         self._kind_of(group.logged).forget(group.logged, member_id, request, step)
 

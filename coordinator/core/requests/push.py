@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
-from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
+from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Hello, Listen, SessionHeartbeat, StreamLost
 from muster.coordinator.core.groups.kind import Outlook
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import (
@@ -29,7 +29,7 @@ from muster.coordinator.core.records import (
     StallNoted,
 )
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import RequestId
+from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
@@ -52,6 +52,13 @@ def listen(event: Listen, hear: Hear, step: Step) -> None:
     listeners[event.member_id] = event
     step.state.parked[event.request_id] = event.member_id
     consider(event, hear, step)
+
+
+def welcome(event: Hello, step: Step) -> None:
+    """A pushed member's heartbeats say no more than that it lives: three in a session, as many as a session is for."""
+    group = step.state.groups.get(event.group_id)
+    session_ms = KINDS[type(group)].session_ms(group, event.member_id, step)
+    step.reply(event.request_id, HelloReply(heartbeat_interval_ms=session_ms // HEARTBEATS_IN_SESSION))
 
 
 def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:

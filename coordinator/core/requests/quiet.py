@@ -11,6 +11,7 @@ from muster.coordinator.core.events import (
     Event,
     ExplainGroup,
     Heartbeat,
+    Hello,
     Listen,
     ListGroups,
     ListSettings,
@@ -30,6 +31,7 @@ READS = (
     ListSettings,
     DescribeHolds,
     DescribeCanary,
+    Hello,
 )
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 

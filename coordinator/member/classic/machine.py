@@ -42,6 +42,10 @@ class ClassicMember(ClassicRounds):
                 # While a join is parked its answer is the newer word: the group may have moved on with this member.
                 if event.generation == self.generation and RequestKind.JOIN not in self._requests:
                     self._hear(event)
+            case ev.SessionOpened():
+                self._link.pushed(event.heartbeat_interval_ms)
+            case ev.SessionLost():
+                self._link.polls(self._now_ms)
             case ev.TopicsChanged():
                 self._watch.heard(event.partition_counts)
                 self._look_for_changes()

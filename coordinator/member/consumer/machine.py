@@ -62,6 +62,9 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
                 self._said = None
                 self._say_again = RequestKind.HEARTBEAT in self._requests  # which went another way
                 self._speak_up()
+            case ev.SessionLost():
+                self._interval_ms = self.settings.heartbeat_interval_ms  # until an answer says otherwise
+                self._link.polls(self._now_ms)
             case ev.CommitRefused():
                 if event.generation == self.generation:
                     self._commit_refused(event)

@@ -1047,10 +1047,12 @@ class SessionRequest(_message.Message):
     def __init__(self, acknowledged: _Optional[int] = ..., request_number: _Optional[int] = ..., hello: _Optional[_Union[SessionHello, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatRequest, _Mapping]] = ..., register_consumer: _Optional[_Union[RegisterConsumer, _Mapping]] = ..., ping_answered: _Optional[_Union[PingAnswered, _Mapping]] = ..., fetcher_stopped: _Optional[_Union[FetcherStopped, _Mapping]] = ..., fetcher_started: _Optional[_Union[FetcherStarted, _Mapping]] = ..., deregister: _Optional[_Union[Deregister, _Mapping]] = ...) -> None: ...
 
 class SessionWelcome(_message.Message):
-    __slots__ = ("reconnect_grace_ms",)
+    __slots__ = ("reconnect_grace_ms", "heartbeat_interval_ms")
     RECONNECT_GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     reconnect_grace_ms: int
-    def __init__(self, reconnect_grace_ms: _Optional[int] = ...) -> None: ...
+    heartbeat_interval_ms: int
+    def __init__(self, reconnect_grace_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
 
 class SessionRebalance(_message.Message):
     __slots__ = ("generation_id", "error_code", "error_message", "cause", "cause_detail")

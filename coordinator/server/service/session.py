@@ -282,7 +282,7 @@ class Sessions:
         reading = asyncio.create_task(session.read(requests))
         orderly = False
         try:
-            async for response in session.responses(pb.SessionWelcome(reconnect_grace_ms=self._grace_ms)):
+            async for response in session.responses(await self._welcome(shard, identity)):
                 yield response
             # Of a call that broke off the requests end as well, as if the member had closed its side.
             orderly = not call.cancelled()
@@ -292,6 +292,11 @@ class Sessions:
                 # Suspect, not dead: it may be on its way back already.
                 self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
             await session.stop(reading)
+
+    async def _welcome(self, shard: int, identity: Identity) -> pb.SessionWelcome:
+        hello = events.Hello(self._driver.next_id(), identity.group_id, identity.member_id)
+        reply = await self._driver.ask(shard, hello, effects.HelloReply)
+        return pb.SessionWelcome(reconnect_grace_ms=self._grace_ms, heartbeat_interval_ms=reply.heartbeat_interval_ms)
 
     async def _serve_central(
         self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call

@@ -106,6 +106,7 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
     ),
     events.Heartbeat: st.builds(events.Heartbeat, requests, groups, members, instances, numbers),
     events.Listen: st.builds(events.Listen, requests, groups, members, instances, numbers, st.booleans()),
+    events.Hello: st.builds(events.Hello, requests, groups, members),
     events.SessionHeartbeat: st.builds(events.SessionHeartbeat, requests, beats, st.sampled_from([None, 1])),
     events.LeaveGroup: st.one_of(
         st.builds(events.LeaveGroup, requests, groups, leavers, st.sampled_from(["", "op"])),

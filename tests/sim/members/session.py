@@ -121,6 +121,8 @@ class Session:
         for action in asked.values():
             failed = ev.RequestFailed(action.token, retriable=True, detail="the session stream broke")
             self.world.after(0, lambda failed=failed: self.process.later(lambda: self.process.tell(failed)))
+        if self.process.alive:
+            self.world.after(0, lambda: self.process.later(lambda: self.process.tell(ev.SessionLost())))
 
     def _timed_out(self, number: int) -> None:
         if number in self._asked and self.stream is not None:
@@ -147,20 +149,19 @@ class Session:
             self.process.tell(self.process.part.pushed(lost, self.process.member.generation))
             return
         self._acknowledged = message.sequence
-        if message.reply is None:
-            self._welcome()
+        if isinstance(message.reply, effects.HelloReply):
+            self._welcome(message.reply.heartbeat_interval_ms)
         elif message.number:
             self._answered(message)
         else:
             self.world.census["pushes"] += 1
             self.process.tell(self.process.part.pushed(message.reply, message.generation))
 
-    def _welcome(self) -> None:
+    def _welcome(self, heartbeat_interval_ms: int) -> None:
         self.is_open = True
         self.world.census["session streams opened"] += 1
-        if self.process.consumer:
-            self.process.tell(ev.SessionOpened())
-        elif self.process.member.generation >= 0:
+        self.process.tell(ev.SessionOpened(heartbeat_interval_ms))
+        if not self.process.consumer and self.process.member.generation >= 0:
             self._listen()
 
     def _answered(self, message: Down) -> None:

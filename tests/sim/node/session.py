@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.core import effects
 from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
+from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Hello, Listen, SessionHeartbeat, StreamLost
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member.types import MemberSettings
 from tests.sim.members.session import Down, Drain, Up
@@ -46,7 +46,7 @@ class Sessions:
             if (earlier := self.by_member.get(key)) is not None:
                 earlier.drain("another session of the same member was opened")
             session = self.by_member[key] = NodeSession(self, stream, settings, member_id)
-            session.put(0, None)
+            session.greet()
 
         stream.at_node = lambda hello: self.node.ears.hear(lambda: arrived(hello))
         stream.up(None)
@@ -89,6 +89,17 @@ class NodeSession:
         self.stream.down(Drain(reason))
         self._end()
         self.stream.finish()
+
+    def greet(self) -> None:
+        """The hello is answered by the member's shard."""
+        hello = Hello(0, self.settings.group_id, self.member_id)
+        self._busy = self.node.ask(hello, self._welcomed)
+
+    def _welcomed(self, reply: Reply) -> None:
+        self._busy = 0
+        if not self.over:
+            self.put(0, reply)
+            self._next()
 
     def put(self, number: int, reply: object, generation: int = -1) -> None:
         self._sequence += 1

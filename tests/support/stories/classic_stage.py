@@ -1,6 +1,6 @@
 """What stories can say of members of classic groups: `given`, `restart`, `join`, `ask`, `sync`, `heartbeat`, `leave`.
 
-And of any parked request or session stream: `listen`, `stream-lost`, `forget`.
+And of any parked request or session stream: `hello`, `listen`, `stream-lost`, `forget`.
 """
 
 from collections.abc import Iterator
@@ -152,6 +152,14 @@ class ClassicStage:
                 consumer,
             )
         )
+
+    def do_hello(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """hello GROUP NAME: the client opens a session stream."""
+        group, name, *rest = words
+        client = self.client(group, name)
+        member_id = name if group in self.shard.consumer_groups else client.member_id
+        request = self.request("hello", client)
+        yield from self.asked(events.Hello(request, group, pairs(rest).get("id", member_id)))
 
     def do_stream_lost(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         """stream-lost GROUP NAME grace=TIME: the client's session stream breaks."""

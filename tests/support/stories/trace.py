@@ -248,6 +248,15 @@ def share(blob: bytes) -> str:
     return ",".join(f"{topic}-{p}" for topic, ps in sorted(assignment_of(blob).items()) for p in ps) or "nothing"
 
 
+def describe_word(reply: effects.PushReply | effects.HelloReply) -> str:
+    """What a session stream says."""
+    if isinstance(reply, effects.HelloReply):
+        return code(reply.code) if reply.code else f"welcome: a heartbeat every {reply.heartbeat_interval_ms}ms"
+    if reply.crossed:
+        return "left aside: it crossed what was pushed"
+    return code(reply.code) if reply.consumer is None else describe_beat(reply.consumer)
+
+
 def describe_reply(reply: effects.Reply) -> str:
     match reply:
         case effects.JoinReply():
@@ -270,10 +279,8 @@ def describe_reply(reply: effects.Reply) -> str:
             return code(reply.code) if reply.code else describe_group(reply)
         case effects.ConsumerHeartbeatReply():
             return describe_beat(reply)
-        case effects.PushReply():
-            if reply.crossed:
-                return "left aside: it crossed what was pushed"
-            return code(reply.code) if reply.consumer is None else describe_beat(reply.consumer)
+        case effects.PushReply() | effects.HelloReply():
+            return describe_word(reply)
         case effects.DescribeConsumerReply():
             return code(reply.code) if reply.code else describe_consumer_group(reply)
         case effects.ListReply():

@@ -45,6 +45,30 @@ def test_heartbeats_begin_with_the_join_answer_not_with_the_share() -> None:
     assert story.the(act.SendHeartbeat).generation == 1
 
 
+def test_a_member_with_a_stream_says_that_it_lives_as_seldom_as_it_was_told_until_the_stream_is_lost() -> None:
+    story = Story().stable()
+    story.on(ev.SessionOpened(15_000))
+    story.wait(3_000)  # One was due already.
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.wait(14_999)
+    assert not story.has(act.SendHeartbeat)
+    story.wait(1)
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.SessionLost())
+    story.wait(3_000)
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.wait(3_000)
+    assert story.has(act.SendHeartbeat)
+
+
+def test_a_stream_that_says_nothing_of_heartbeats_changes_nothing() -> None:
+    story = Story().stable()
+    story.on(ev.SessionOpened())
+    for _ in range(2):
+        story.wait(3_000)
+        story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+
+
 def test_a_follower_asks_for_its_share_and_takes_it() -> None:
     story = Story()
     story.start()

@@ -1,5 +1,7 @@
 """The KIP-848 member as stories: what happens to it, and what it asks for. One group, a virtual clock."""
 
+import dataclasses
+
 import pytest
 
 from muster.coordinator.errors import ErrorCode
@@ -194,6 +196,28 @@ def test_a_heartbeat_that_went_another_way_is_followed_by_one_on_the_stream() ->
     assert (story.said.topics, story.said.owned) == (("t",), t(0))
     story.hears(1, t(0))
     assert not story.has(act.SendConsumerHeartbeat)
+
+
+def test_who_has_lost_its_stream_speaks_soon() -> None:
+    """Nobody tells it of a rebalance by itself any more."""
+    story = Story().stable(0)
+    story.on(ev.SessionOpened())
+    story.on(dataclasses.replace(answer(story.said.token, 1), heartbeat_interval_ms=15_000))
+    story.wait(14_999)
+    assert not story.has(act.SendConsumerHeartbeat)
+    story.on(ev.SessionLost())
+    story.wait(1)
+    assert story.has(act.SendConsumerHeartbeat)
+    story.on(ev.RequestFailed(story.said.token, retriable=True, detail=""))
+
+
+def test_a_lost_stream_brings_a_heartbeat_that_is_far_off_near() -> None:
+    story = Story().stable(0)
+    story.on(ev.SessionOpened())
+    story.on(dataclasses.replace(answer(story.said.token, 1), heartbeat_interval_ms=15_000))
+    story.on(ev.SessionLost())
+    story.wait(3_000)
+    assert story.has(act.SendConsumerHeartbeat)
 
 
 # The end

@@ -14,6 +14,9 @@ from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEve
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.records import OfWhoPlans
+from muster.coordinator.core.requests.streams import Hello as Hello
+from muster.coordinator.core.requests.streams import Listen as Listen
+from muster.coordinator.core.requests.streams import StreamLost as StreamLost
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -106,31 +109,6 @@ class ConsumerHeartbeat:
 
 
 @value
-class Listen:
-    """A member's session stream asks to be told, once, what a heartbeat of this generation (or epoch) would hear.
-
-    Answered as soon as that is something new; at most one of each member is parked.
-    """
-
-    request_id: RequestId
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    generation: int
-    consumer: bool = False
-    """Whether the member speaks KIP-848: then `generation` is its member epoch."""
-
-
-@value
-class Hello:
-    """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?"""
-
-    request_id: RequestId
-    group_id: str
-    member_id: str
-
-
-@value
 class SessionHeartbeat:
     """A KIP-848 heartbeat that came up a session stream on which the Listen `listening` is open, if any.
 
@@ -148,15 +126,6 @@ class SessionHeartbeat:
     @property
     def member_id(self) -> str:
         return self.heartbeat.member_id
-
-
-@value
-class StreamLost:
-    """A member's session stream broke: unless it is heard of again, its session ends after `grace_ms` at the latest."""
-
-    group_id: str
-    member_id: str
-    grace_ms: int
 
 
 @value

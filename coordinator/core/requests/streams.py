@@ -1,0 +1,38 @@
+"""What session streams ask of a shard: who opens one, who listens on it, whose broke (pushed membership)."""
+
+from muster.coordinator.core.types import RequestId
+from muster.coordinator.core.value import value
+
+
+@value
+class Listen:
+    """A member's session stream asks to be told, once, what a heartbeat of this generation (or epoch) would hear.
+
+    Answered as soon as that is something new; at most one of each member is parked.
+    """
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    consumer: bool = False
+    """Whether the member speaks KIP-848: then `generation` is its member epoch."""
+
+
+@value
+class Hello:
+    """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?"""
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+
+
+@value
+class StreamLost:
+    """A member's session stream broke: unless it is heard of again, its session ends after `grace_ms` at the latest."""
+
+    group_id: str
+    member_id: str
+    grace_ms: int

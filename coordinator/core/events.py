@@ -17,6 +17,7 @@ from muster.coordinator.core.records import OfWhoPlans
 from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
+from muster.coordinator.core.rights import Rights, RightsAnew
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -42,10 +43,9 @@ class JoinGroup:
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
-    remote_assignor: str = ""
-    """The assignor that the coordinator is asked to run; empty: the member is ready to lead."""
-    client_software: str = ""
-    """What the client runs, by its own words: name and version."""
+    remote_assignor: str = ""  # what the coordinator is asked to run; empty: the member is ready to lead
+    client_software: str = ""  # what the client runs, by its own words: name and version
+    rights: Rights = None
 
 
 @value
@@ -100,6 +100,7 @@ class ConsumerHeartbeat:
     fresh_id: str = ""
     client_software: str = ""
     ready: Shares | None = None
+    rights: Rights = None
 
     @property
     def full(self) -> bool:
@@ -413,6 +414,7 @@ Event: TypeAlias = (
     | TimerFired
     | StoodStill
     | TopicsChanged
+    | RightsAnew
     | ExpireOffsets
     | ForgetOffsets
     | Planned

@@ -66,6 +66,7 @@ from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
 from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
+from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import Step
 
 
@@ -173,6 +174,11 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
         KINDS[type(group)].topics_changed(group, step)
 
 
+def on_rights(event: RightsAnew, step: Step) -> None:
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].rights_changed(group, event, step)
+
+
 def on_planned(event: Planned, step: Step) -> None:
     if balance.planned(event, step):
         return
@@ -269,6 +275,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     TimerFired: on_timer,
     StoodStill: stall.stood_still,
     TopicsChanged: on_topics,
+    RightsAnew: on_rights,
     ExpireOffsets: sweeps.expire,
     ForgetOffsets: sweeps.forget,
     Loaded: on_loaded,

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import CommittedOffset, RequestId
 
 Offsets: TypeAlias = tuple[tuple[str, int, CommittedOffset], ...]
@@ -34,6 +35,7 @@ class RegisterConsumer:
     stream: int = NEW_STREAM
     client_software: str = ""
     rack_id: str | None = None
+    rights: Rights = None
 
 
 @dataclass(frozen=True, slots=True)

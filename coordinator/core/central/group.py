@@ -11,6 +11,7 @@ from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.control.holds.values import HeldShare
 from muster.coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
 from muster.coordinator.core.plan import Plan, PlanRequest
+from muster.coordinator.core.rights import Rights, readable
 from muster.coordinator.core.types import RequestId, TimerKey
 
 NOT_FETCHING = -1
@@ -95,6 +96,8 @@ class CentralMember:
     """Why its stream is gone: what its removal will be put down to when the lease is over."""
     client_software: str = field(default="", compare=False)
     """What its client runs, by its own words. Soft: it is told again with the next registration."""
+    rights: Rights = field(default=None, compare=False)
+    """Soft, too."""
     rack_id: str | None = field(default=None, compare=False)
     """Where it runs. Soft, too."""
 
@@ -198,13 +201,17 @@ class CentralGroup:
         self.state = state
 
     def topics_of(self, member: CentralMember) -> frozenset[str]:
+        """What it names as far as it may read that."""
+        return readable(member.rights, self.named_by(member))
+
+    def named_by(self, member: CentralMember) -> frozenset[str]:
         """Names, and what its regular expression stands for so far."""
         return member.topics.union(self.progress.regexes.get(member.regex, ()))
 
     def subscribed_topics(self) -> frozenset[str]:
         """What the members read, all together, and what is stored for those who are to come back."""
         stored = {topic for share in self.owned.values() for topic in share}
-        return frozenset(stored).union(*(self.topics_of(member) for member in self.members.values()))
+        return frozenset(stored).union(*(self.named_by(member) for member in self.members.values()))
 
     @property
     def retry_timer(self) -> TimerKey:

@@ -33,6 +33,7 @@ class Central(Unconcerned[CentralGroup]):
     owners = staticmethod(views.owners)
     settings_changed = staticmethod(lifecycle.settings_changed)
     topics_changed = staticmethod(topics.changed)
+    rights_changed = staticmethod(topics.rights_changed)
     planned = staticmethod(rebalance.planned)
     snapshot = staticmethod(rebalance.snapshot_of)
     resolved = staticmethod(topics.resolved)

@@ -293,7 +293,8 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
     """All that the plan depends on. What members own is what is stored for them."""
     counts = step.state.partitions
     subscribed = {member.id: group.topics_of(member) for member in group.members.values()}
-    topics = sorted(frozenset().union(*subscribed.values()) & counts.keys())
+    named = frozenset().union(*(group.named_by(member) for member in group.members.values()))
+    topics = sorted(named & counts.keys())
     had = group.owned
     return Snapshot(
         topics={topic: counts[topic] for topic in topics},

@@ -117,7 +117,7 @@ def may_go_on(group: CentralGroup, member: CentralMember | None, request: Regist
 
 def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     member = CentralMember(request.member_id, request.client_id, request.client_host, request.session_timeout_ms)
-    member.client_software = request.client_software
+    member.client_software, member.rights = request.client_software, request.rights
     group.members[member.id] = member
     take_in(group, member, request, step)
     rebalance.call_for(group, by_member(Cause.MEMBER_JOINED, member, "registered"), step)
@@ -125,13 +125,13 @@ def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
 
 def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     """Its lease runs: if it still fetches what is stored for it, nothing has happened to anybody."""
-    before = (member.topics, member.regex)
+    before = (member.topics, member.regex, member.rights or request.rights)
     step.disarm(group.lease_timer(member.id))
     member.fetching = request.generation
     member.may_fetch = request.generation != NOT_FETCHING
     take_in(group, member, request, step)
     positions.keep(group, member, request.offsets, step)
-    if (member.topics, member.regex) != before:
+    if (member.topics, member.regex, member.rights) != before:
         changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
         rebalance.call_for(group, changed, step)
     else:
@@ -143,7 +143,7 @@ def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsume
     """What the request says of the member is true from here on, and its stream is the one that counts."""
     group.assignor = canonical_name(request.assignor, step.limits)
     member.client_id, member.client_host = request.client_id, request.client_host
-    member.client_software = request.client_software
+    member.client_software, member.rights = request.client_software, request.rights
     member.session_timeout_ms = request.session_timeout_ms
     member.rack_id = request.rack_id
     member.stream, member.gone = request.request_id, None
@@ -167,10 +167,11 @@ def subscribe(group: CentralGroup, member: CentralMember, request: RegisterConsu
 
 def change_subscription(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     _, member = telling.speaker(request.group_id, request.member_id, request.stream, step)
-    before = (member.topics, member.regex)
+    before = (member.topics, member.regex, member.rights)
+    member.rights = request.rights
     subscribe(group, member, request, step)
     step.reply(request.request_id, CentralReply())
-    if (member.topics, member.regex) != before:
+    if (member.topics, member.regex, member.rights) != before:
         changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
         rebalance.call_for(group, changed, step)
 

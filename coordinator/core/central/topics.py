@@ -5,7 +5,8 @@ from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.consumer.regex import candidates
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import RegexResolved
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.rights import RightsAnew, anew, change
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -56,6 +57,18 @@ def changed(group: CentralGroup, step: Step) -> None:
         rebalance.call_for(group, trigger, step)
 
 
+def rights_changed(group: CentralGroup, event: RightsAnew, step: Step) -> None:
+    """Some may read others than before."""
+    triggers = []
+    for member in group.members.values():
+        was, member.rights = group.topics_of(member), anew(member.rights, event)
+        now = group.topics_of(member)
+        if was != now:
+            triggers.append(by_member(Cause.SUBSCRIPTION_CHANGED, member, change(was, now)))
+    if triggers:
+        rebalance.call_for(group, triggers[0], step)
+
+
 def counts_of(group: CentralGroup, step: Step) -> dict[str, int]:
-    wanted = frozenset().union(*(group.topics_of(member) for member in group.members.values()))
+    wanted = frozenset().union(*(group.named_by(member) for member in group.members.values()))
     return {topic: count for topic, count in step.state.partitions.items() if topic in wanted}

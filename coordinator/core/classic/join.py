@@ -14,7 +14,7 @@ from muster.coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
-from muster.coordinator.core.classic.remote import plans
+from muster.coordinator.core.classic.remote import plans, restricted
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import JoinReply, refused_join
 from muster.coordinator.core.events import JoinGroup
@@ -151,6 +151,7 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     if group.id in step.state.holds and door.returns(group, member, request, step):
         return
     changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
+    changed = restricted.heard(group, member, request.rights) or changed
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -216,6 +217,7 @@ def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
+    member.rights = request.rights
     member.remote_assignor = plans.wanted(request, step.limits)
     member.last_seen_ms = step.now_ms
 
@@ -232,6 +234,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         client_id=request.client_id,
         client_host=request.client_host,
         client_software=request.client_software,
+        rights=request.rights,
         rebalance_timeout_ms=rebalance_timeout(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,

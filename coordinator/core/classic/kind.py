@@ -38,6 +38,7 @@ class Classic(Unconcerned[ClassicGroup]):
     settings_changed = staticmethod(again.settings_changed)
     word_lost = staticmethod(again.word_lost)
     topics_changed = staticmethod(again.topics_changed)
+    rights_changed = staticmethod(again.rights_changed)
     planned = staticmethod(again.planned)
     snapshot = staticmethod(plans.as_last_planned)
     load = staticmethod(lifecycle.load)

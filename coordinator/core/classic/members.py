@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import Protocol, RequestId
 
 
@@ -29,6 +30,8 @@ class Member:
     """The assignor that it asks the coordinator to run; empty: it is ready to lead."""
     client_software: str = field(default="", compare=False)
     """What its client runs, by its own words. Soft: it is told again with the next join."""
+    rights: Rights = field(default=None, compare=False)
+    """Soft: each join says it anew."""
     generation: int = 0
     """The last generation it was told to join. Soft: after a reload, that of the record."""
 

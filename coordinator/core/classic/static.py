@@ -153,6 +153,7 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
+    member.rights = request.rights
     member.remote_assignor = plans.wanted(request, step.limits)
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)

@@ -13,6 +13,7 @@ from muster.coordinator.core.consumer.records import (
     TopicId,
 )
 from muster.coordinator.core.ledger import RebalanceInProgress
+from muster.coordinator.core.rights import Rights, readable
 from muster.coordinator.core.types import TimerKey
 
 MOST_GAVE = 10_000
@@ -50,6 +51,8 @@ class ConsumerMember:
     client_host: str = ""
     client_software: str = field(default="", compare=False)
     """What its client runs, by its own words. Soft: no record has it."""
+    rights: Rights = field(default=None, compare=False)
+    """Soft: each heartbeat says it anew."""
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
@@ -240,14 +243,18 @@ class ConsumerGroup:
         return self.targets.get(member.id, {})
 
     def subscribed_names(self, member: ConsumerMember) -> frozenset[str]:
+        """What the member names as far as it may read that."""
+        return readable(member.rights, self.named_by(member))
+
+    def named_by(self, member: ConsumerMember) -> frozenset[str]:
         """Names, and what the regular expression stands for so far."""
         if not member.topic_regex or member.topic_regex not in self.regexes:
             return member.topic_names
         return member.topic_names.union(self.regexes[member.topic_regex].topics)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """What the members read, all together."""
-        return frozenset().union(*(self.subscribed_names(member) for member in self.members.values()))
+        """What the members name, all together, whether or not they may read it."""
+        return frozenset().union(*(self.named_by(member) for member in self.members.values()))
 
     def regex_users(self, regex: str) -> list[str]:
         return [member.id for member in self.members.values() if member.topic_regex == regex]

@@ -93,9 +93,10 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     replaced = static.away(group, request)
     live = replaced or group.members.get(request.member_id)
     record = as_told(live, request, step.limits)
+    may = live.rights if live is not None and step.on_behalf else request.rights
     if live is not None and replaced is None and live.stored(group.id) == record:
         regex.want_resolved(group, record.topic_regex, step)
-        return []
+        return target.rights_heard(group, live, may, step)
     before = None if live is None else dataclasses.replace(live)
     preferred = target.preferred_assignor(group, step)
     if replaced is not None:
@@ -105,7 +106,9 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     group = step.state.get(ConsumerGroup, record.group_id)
     member = group.members[record.member_id]
     member.client_software = request.client_software or member.client_software
+    member.rights = may if before is None else before.rights
     triggers = subscription_triggers(group, member, before, replaced is not None)
+    triggers += target.rights_heard(group, member, may, step)
     if before is not None and target.preferred_assignor(group, step) != preferred:
         chosen = target.preferred_assignor(group, step)
         triggers.append(by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))

@@ -37,6 +37,7 @@ class Consumer(Unconcerned[ConsumerGroup]):
     outlook = staticmethod(views.outlook)
     steady = staticmethod(views.steady)
     topics_changed = staticmethod(target.topics_changed)
+    rights_changed = staticmethod(target.rights_changed)
     planned = staticmethod(target.planned)
     snapshot = staticmethod(target.snapshot_of)
     resolved = staticmethod(regex.resolved)

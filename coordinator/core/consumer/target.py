@@ -16,8 +16,9 @@ from muster.coordinator.core.control.holds import members, standing
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable
+from muster.coordinator.core.rights import Rights, RightsAnew, anew, change
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -183,8 +184,7 @@ def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
     """All that the target depends on. What members own is what the last target gave them."""
     state = step.state
     subscribed = {member.id: group.subscribed_names(member) for member in group.members.values()}
-    wanted = frozenset().union(*subscribed.values())
-    topics = {topic: state.partitions[topic] for topic in sorted(wanted & state.topic_ids.keys())}
+    topics = {topic: state.partitions[topic] for topic in sorted(group.subscribed_topics() & state.topic_ids.keys())}
     return Snapshot(
         topics=topics,
         members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
@@ -217,3 +217,38 @@ def wanted_by(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Share
         return names.get(topic) in subscribed
 
     return {topic: partitions for topic, partitions in group.target_of(member).items() if reads(topic)}
+
+
+def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[Trigger]:
+    """A heartbeat has said what the member may. Returns what calls for a new epoch."""
+    if rights == member.rights:
+        return []
+    first, before = member.rights is None, group.subscribed_names(member)
+    member.rights = rights
+    now = group.subscribed_names(member)
+    if before == now or (first and still_fits(group, member, now, step)):
+        return []
+    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, change(before, now))]
+
+
+def still_fits(group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], step: Step) -> bool:
+    """Whether the target can stay: who has not been heard since the log was read has said nothing new by that.
+
+    It cannot where the member was to have what it may not read, or where nobody has what it may.
+    """
+    ids, names = step.state.topic_ids, step.state.topic_names
+    if any(names.get(topic) not in may_read for topic in group.target_of(member)):
+        return False
+    given = {topic for share in group.targets.values() for topic in share}
+    return all(ids[topic] in given for topic in may_read & ids.keys())
+
+
+def rights_changed(group: ConsumerGroup, event: RightsAnew, step: Step) -> None:
+    """The lists have changed: one epoch for all whose topics are others now."""
+    triggers = [
+        trigger
+        for member in group.members.values()
+        for trigger in rights_heard(group, member, anew(member.rights, event), step)
+    ]
+    if triggers:
+        call_for(group, triggers[0], step)

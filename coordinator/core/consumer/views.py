@@ -124,6 +124,7 @@ def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
     return (
         beat.member_epoch == member.epoch == group.epoch == group.target_epoch
         and not member.revoking
+        and beat.rights == member.rights
         and (beat.topic_names is None or frozenset(beat.topic_names) == member.topic_names)
         and (beat.topic_regex or None) in (None, member.topic_regex)
         and beat.server_assignor in (None, member.server_assignor)

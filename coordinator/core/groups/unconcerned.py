@@ -22,6 +22,7 @@ from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import Outlook, Positions
 from muster.coordinator.core.groups.owners import NOBODY_OWNS, Owned
 from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -115,6 +116,9 @@ class Unconcerned(Generic[G_contra]):
         """It counts on timers alone, which have been moved."""
 
     def topics_changed(self, group: G_contra, step: Step, /) -> None:
+        """Nothing is planned here."""
+
+    def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None:
         """Nothing is planned here."""
 
     def planned(self, group: G_contra, event: Planned, step: Step, /) -> None:

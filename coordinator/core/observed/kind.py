@@ -32,6 +32,7 @@ from muster.coordinator.core.groups.owners import Owned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.observed import views, watching
 from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -164,6 +165,9 @@ class Observed:
 
     def topics_changed(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).topics_changed(group.logged, step)
+
+    def rights_changed(self, group: ObservedGroup, event: RightsAnew, step: Step, /) -> None:
+        self._kind_of(group.logged).rights_changed(group.logged, event, step)
 
     def planned(self, group: ObservedGroup, event: Planned, step: Step, /) -> None:
         self._kind_of(group.logged).planned(group.logged, event, step)

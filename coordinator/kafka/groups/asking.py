@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
 from muster.coordinator.kafka.dispatch import Later
 from muster.coordinator.runtime.router import partition_for
@@ -33,8 +34,9 @@ class GroupDriver(Protocol):
 class Groups:
     """All groups of the node. Refusals of the node itself become replies that send the client back here later."""
 
-    def __init__(self, driver: GroupDriver, shards: int) -> None:
+    def __init__(self, driver: GroupDriver, shards: int, rights_of: RightsOf = everything) -> None:
         self.driver = driver
+        self.rights_of = rights_of
         self.shards = shards
 
     def shard_of(self, group_id: str) -> int:

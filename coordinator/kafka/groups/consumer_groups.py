@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.consumer.records import Shares, TopicId
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
@@ -29,7 +30,7 @@ class ConsumerGroupHandlers:
     async def consumer_group_heartbeat(self, request: Any, call: KafkaCall) -> Any:
         reply = await self._groups.ask(
             request.group_id,
-            lambda: heartbeat_event(request, call, self._groups.next_id()),
+            lambda: heartbeat_event(request, call, self._groups.next_id(), self._groups.rights_of(call.identity)),
             effects.ConsumerHeartbeatReply,
         )
         response = struct("ConsumerGroupHeartbeatResponse")
@@ -57,7 +58,7 @@ class ConsumerGroupHandlers:
         return struct("ConsumerGroupDescribeResponse")(groups=described)
 
 
-def heartbeat_event(request: Any, call: KafkaCall, request_id: int) -> events.ConsumerHeartbeat:
+def heartbeat_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.ConsumerHeartbeat:
     """librdkafka sends an empty regular expression for none, which the core takes as such (KIP-848)."""
     member_id = short("member_id", request.member_id)
     if not member_id and call.api_version < OWN_MEMBER_ID and request.member_epoch == JOINING:
@@ -78,6 +79,7 @@ def heartbeat_event(request: Any, call: KafkaCall, request_id: int) -> events.Co
         client_id=short("client_id", call.client_id),
         client_host=call.peer_host,
         client_software=call.client_software,
+        rights=rights,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
 from muster.coordinator.kafka.groups.consumer_groups import ConsumerGroupHandlers
 from muster.coordinator.kafka.groups.membership import MembershipHandlers
@@ -15,7 +16,7 @@ class GroupHandlers:
 
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
     partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
-    ZooKeeper, if there is one.
+    ZooKeeper, if there is one; `rights_of` says what a member may read.
     """
 
     def __init__(
@@ -27,8 +28,9 @@ class GroupHandlers:
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
         elsewhere: Elsewhere | None = None,
+        rights_of: RightsOf = everything,
     ) -> None:
-        groups = Groups(driver, shards)
+        groups = Groups(driver, shards, rights_of)
         members = MembershipHandlers(groups, endpoint)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now

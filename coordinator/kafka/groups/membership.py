@@ -5,6 +5,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import MemberIdentity, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -56,7 +57,7 @@ class MembershipHandlers:
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: join_event(request, call, self._groups.next_id()),
+            lambda: join_event(request, call, self._groups.next_id(), self._groups.rights_of(call.identity)),
             effects.JoinReply,
             lambda reply: join_response(reply, request.member_id, call.api_version),
         )
@@ -102,7 +103,7 @@ class MembershipHandlers:
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 
 
-def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
+def join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.JoinGroup:
     protocols = {one.name: one for one in request.protocols}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
@@ -124,6 +125,7 @@ def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGro
         require_known_member_id=call.api_version >= ID_FIRST,
         supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
         client_software=call.client_software,
+        rights=rights,
     )
 
 

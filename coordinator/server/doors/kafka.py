@@ -7,6 +7,7 @@ import structlog
 
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
+from muster.coordinator.edge.rights import everything
 from muster.coordinator.kafka.connections.connection import ConnectionLimits
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.dispatch import Dispatch, Guarding
@@ -95,7 +96,13 @@ class KafkaDoor:
             return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
 
         groups = GroupHandlers(
-            driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span, elsewhere=observed
+            driver,
+            shards=shards,
+            endpoint=endpoint,
+            partitions=partitions,
+            log_span=log_span,
+            elsewhere=observed,
+            rights_of=everything if security is None else security.topic_rights.of,
         )
         records = LogHandlers(
             requests,

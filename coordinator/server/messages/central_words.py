@@ -12,6 +12,7 @@ from muster.coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import Cause, CommittedOffset, RequestId
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
@@ -22,7 +23,13 @@ NO_EPOCH = -1
 
 
 def registration(
-    request: pb.RegisterConsumer, request_id: RequestId, *, client_host: str, client_software: str, stream: int
+    request: pb.RegisterConsumer,
+    request_id: RequestId,
+    *,
+    client_host: str,
+    client_software: str,
+    stream: int,
+    rights: Rights = None,
 ) -> events.RegisterConsumer:
     """`stream` is that of the registration before, on the same stream; 0 for the first."""
     shape.at_most("topics", len(request.topics), shape.MAX_TOPICS)
@@ -48,6 +55,7 @@ def registration(
         owned=owned,
         offsets=consumed(request.offsets),
         stream=stream,
+        rights=rights,
     )
 
 

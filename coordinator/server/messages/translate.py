@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
 from muster.coordinator.core import events
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
 from muster.coordinator.edge.words import json_value, operator
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -23,7 +24,13 @@ COUNTED_TOPICS = 1_000
 
 
 def join_group(
-    request: pb.JoinGroupRequest, request_id: RequestId, *, fresh_id: str, client_host: str, client_software: str = ""
+    request: pb.JoinGroupRequest,
+    request_id: RequestId,
+    *,
+    fresh_id: str,
+    client_host: str,
+    client_software: str = "",
+    rights: Rights = None,
 ) -> events.JoinGroup:
     """`rebalance_timeout_ms` left out (0) or -1 means: as the session timeout."""
     shape.at_most("protocols", len(request.protocols), shape.MAX_PROTOCOLS)
@@ -45,6 +52,7 @@ def join_group(
         reason=shape.reason("reason", request.reason),
         remote_assignor=shape.name("remote_assignor", request.remote_assignor),
         client_software=client_software,
+        rights=rights,
     )
 
 

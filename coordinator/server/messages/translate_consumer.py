@@ -2,6 +2,7 @@
 
 from muster.coordinator.core import events
 from muster.coordinator.core.consumer.records import Shares
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.messages import shape
@@ -12,7 +13,12 @@ UNCHANGED = -1
 
 
 def heartbeat(
-    request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId, *, client_host: str, client_software: str = ""
+    request: pb.ConsumerGroupHeartbeatRequest,
+    request_id: RequestId,
+    *,
+    client_host: str,
+    client_software: str = "",
+    rights: Rights = None,
 ) -> events.ConsumerHeartbeat:
     names = request.subscribed_topic_names.names if request.HasField("subscribed_topic_names") else None
     has_timeout = request.HasField("rebalance_timeout_ms")
@@ -32,6 +38,7 @@ def heartbeat(
         client_host=client_host,
         client_software=client_software,
         ready=owned(request.ready) if request.HasField("ready") else None,
+        rights=rights,
     )
 
 

@@ -35,6 +35,7 @@ from muster.coordinator.server.journal.reports import (
     report_status,
 )
 from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
 from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
@@ -49,7 +50,6 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.secured_by import gate_of, gates_of, guarded_by, security_of, sees_of, teller
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -170,7 +170,7 @@ class Node:
             await self._meet_zookeeper()
             if group_log is None:
                 group_log = await asyncio.to_thread(self._open_log)
-            self._security = await security_of(self._settings, self.broker)
+            self._security = await secured_by.security_of(self._settings, self.broker)
             self._load_groups(group_log)
             await self._register()
         except BaseException:
@@ -184,23 +184,23 @@ class Node:
                 self._http.give_back()
             raise
         self._start_driver()
-        table = audited(self._table(), tell := teller(self._security))
+        table = audited(self._table(), tell := secured_by.teller(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
-            ids = partial(topic_ids, self.broker)
-            table |= self._observing.start(
-                self.engine, self.broker, ids, lambda: self._partitions, self._log_span, self.driver.tell
-            )
+            asked = partial(topic_ids, self.broker), lambda: self._partitions, self._log_span, self.driver.tell
+            table |= self._observing.start(self.engine, self.broker, *asked)
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
-        table = guarded_by(self._security, table, self._staging, lambda: self._partitions)
-        gate = gate_of(self._security)
+        table = secured_by.guarded_by(
+            self._security, table, self._staging, lambda: self._partitions, self.driver.tell_all
+        )
+        gate = secured_by.gate_of(self._security)
         limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
-        await self._listener.start(self.methods, **gates_of(self._settings, gate))
+        await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
             await self._kafka.start(
@@ -218,7 +218,9 @@ class Node:
             from muster.coordinator.server.doors.http import Inside
 
             self._measure()
-            inside = Inside(self, self._settings, table, malformed, conditions, self._clock, sees_of(self._security))
+            inside = Inside(
+                self, self._settings, table, malformed, conditions, self._clock, secured_by.sees_of(self._security)
+            )
             await self._http.start(inside, gate)
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
@@ -255,8 +257,7 @@ class Node:
         self._isolation.close()
         await self._listener.stop(LAST_WORDS_S)
         self._lines.close()
-        if self._security is not None:
-            await self._security.stop()
+        await secured_by.stop(self._security)
         log.info("stopped")
 
     async def _meet_zookeeper(self) -> None:
@@ -345,6 +346,7 @@ class Node:
             shards=self.engine.shards,
             limit=self._settings.max_sessions,
             grace_ms=self._settings.group_reconnect_grace_ms,
+            rights_of=secured_by.rights_of(self._security),
             central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
         if self._zookeeper is not None:
@@ -406,6 +408,7 @@ class Node:
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
             central=self._central,
             history=self.history,
+            rights_of=secured_by.rights_of(self._security),
         )
         self.log_requests = LogRequests(self.broker)
         records = BrokerService(

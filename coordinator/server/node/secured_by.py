@@ -5,8 +5,10 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
+from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.journal.lines import tell_action
 from muster.storage.broker.broker import Broker
@@ -27,6 +29,11 @@ async def security_of(settings: Settings, broker: Broker) -> "Security | None":
     await asyncio.to_thread(security.load)
     await security.start()
     return security
+
+
+async def stop(security: "Security | None") -> None:
+    if security is not None:
+        await security.stop()
 
 
 def teller(security: "Security | None") -> Tell:
@@ -51,14 +58,20 @@ def guarded_by(
     table: dict[str, Method],
     staging: StagingService,
     topics: Callable[[], Container[str]],
+    tell_groups: Callable[[RightsAnew], None],
 ) -> dict[str, Method]:
     """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
     if security is None:
         return table
     from muster.coordinator.server.security.rights.guarding import guarded
 
-    security.rights.topics = topics
+    security.rights.topics, security.topic_rights.tell = topics, tell_groups
     return guarded(table, security.rights, staging.topics_of)
+
+
+def rights_of(security: "Security | None") -> RightsOf:
+    """What members may read."""
+    return everything if security is None else security.topic_rights.of
 
 
 def sees_of(security: "Security | None") -> "Rights | None":

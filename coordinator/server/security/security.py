@@ -8,6 +8,7 @@ from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
 
 
@@ -24,6 +25,9 @@ class Security:
         self.audit = self.trail.audit
         self.gate = Gate(self.store.state, failed=self.audit.login_failed)
         self.rights = Rights(self.authorizer, self.audit)
+        self.topic_rights = TopicRightsOf(
+            self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found
+        )
         self.store.on_change(self._changed)
         self.store.on_change(self.gate.changed)
 
@@ -41,4 +45,5 @@ class Security:
 
     def _changed(self) -> None:
         self.authorizer.replace(self.store.state.acls)
+        self.topic_rights.replace(self.store.state.acls)
         self.rights.changed.tell()

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from muster.coordinator.core.central import events
 from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import Draining, ErrorCode, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -39,7 +40,9 @@ class CentralSession:
         *,
         epoch: int,
         reigning: Callable[[], int | None],
+        rights: Callable[[], Rights] = lambda: None,
     ) -> None:
+        self._rights = rights
         self.group_id = registration.group_id
         self.member_id = registration.member_id
         self.stream = 0
@@ -91,6 +94,7 @@ class CentralSession:
             client_host=self._peer_host,
             client_software=self._software,
             stream=self.stream,
+            rights=self._rights(),
         )
         first = not self.stream
         # From here on the shard may know the member, whether or not its answer is still wanted.

@@ -21,6 +21,7 @@ from muster.coordinator.edge.positions import (
     fetch_in_slices,
     here_or_off_the_loop,
 )
+from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.edge.words import operator, sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -71,7 +72,7 @@ class GroupCoordinator:
     answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
     `conditions` what is wrong with the node, `resources` what its process has (called in a thread), `plugins` the
     classes of assignors that it offers by their names, `observed` the groups of a ZooKeeper, if there is one, `central`
-    who is elected there for central groups.
+    who is elected there for central groups, `rights_of` what a member may read.
     """
 
     def __init__(
@@ -93,7 +94,9 @@ class GroupCoordinator:
         observed: ObservedGroups | None = None,
         central: CentralElection | None = None,
         history: "History | None" = None,
+        rights_of: RightsOf = everything,
     ) -> None:
+        self._rights_of = rights_of
         self._driver = driver
         self._watchers = watchers
         self._sessions = sessions
@@ -141,6 +144,7 @@ class GroupCoordinator:
             fresh_id=str(uuid4()),
             client_host=call.peer_host,
             client_software=call.client_software,
+            rights=self._rights_of(call.identity),
         )
         return answers.join_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply))
 
@@ -163,7 +167,11 @@ class GroupCoordinator:
         self, request: pb.ConsumerGroupHeartbeatRequest, call: Call
     ) -> pb.ConsumerGroupHeartbeatResponse:
         event = translate_consumer.heartbeat(
-            request, self._driver.next_id(), client_host=call.peer_host, client_software=call.client_software
+            request,
+            self._driver.next_id(),
+            client_host=call.peer_host,
+            client_software=call.client_software,
+            rights=self._rights_of(call.identity),
         )
         shard = self._shard_of(event.group_id)
         return answers_consumer.heartbeat(await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply))

@@ -7,11 +7,14 @@ shard, and what it brings is pushed. What waits to be written is never more than
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import cast
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import StreamClosed
 from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.rights import Rights
+from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import Draining, ErrorCode, Overloaded, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -45,8 +48,17 @@ MOST_SILENT = 1_000
 class Session:
     """One member's stream."""
 
-    def __init__(self, driver: Driver, shard: int, identity: Identity, peer_host: str, software: str) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        shard: int,
+        identity: Identity,
+        peer_host: str,
+        software: str,
+        rights: Callable[[], Rights] = lambda: None,
+    ) -> None:
         self.identity = identity
+        self._rights = rights
         self.finished = False
         """The member has closed its side in good order, or was told that this is the end."""
         self._driver = driver
@@ -146,7 +158,11 @@ class Session:
         self.identity.sign(request)
         listening = self._listening.request_id if self._listening is not None else None
         heartbeat = translate_consumer.heartbeat(
-            request, self._driver.next_id(), client_host=self._peer_host, client_software=self._software
+            request,
+            self._driver.next_id(),
+            client_host=self._peer_host,
+            client_software=self._software,
+            rights=self._rights(),
         )
         event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
         reply = await self._driver.ask(self._shard, event, effects.PushReply)
@@ -213,7 +229,9 @@ class Sessions:
         central_reign: Callable[[], int | None] = lambda: NO_ELECTION,
         hello_ms: int = HELLO_MS,
         most_silent: int = MOST_SILENT,
+        rights_of: RightsOf = everything,
     ) -> None:
+        self._rights_of = rights_of
         self._hello_ms = hello_ms
         self._most_silent = most_silent
         self._silent = 0
@@ -277,7 +295,8 @@ class Sessions:
                     yield response
             return
         shard = partition_for(identity.group_id, self._shards)
-        session = Session(self._driver, shard, identity, call.peer_host, call.client_software)
+        rights = partial(self._rights_of, call.identity)
+        session = Session(self._driver, shard, identity, call.peer_host, call.client_software, rights)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
         orderly = False
@@ -308,7 +327,10 @@ class Sessions:
             yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
             return
         shard = partition_for(registration.group_id, self._shards)
-        session = CentralSession(self._driver, shard, registration, call, epoch=epoch, reigning=self._central_reign)
+        rights = partial(self._rights_of, call.identity)
+        session = CentralSession(
+            self._driver, shard, registration, call, epoch=epoch, reigning=self._central_reign, rights=rights
+        )
         self._central.add(session)
         try:
             async with aclosing(session.responses(requests)) as responses:

@@ -88,6 +88,7 @@ class CentralStage:
             owned,
             offsets_from(offsets),
             side.stream if "again" in flags else central.NEW_STREAM,
+            rights=self.rights_of(name),
         )
         if "again" not in flags:
             self.registering[request] = (group, name)

@@ -91,6 +91,7 @@ class ClassicStage:
             supports_skip_assignment=int(options.get("v", 9)) >= 9,
             remote_assignor=options.get("remote", ""),
             client_software=options.get("software", ""),
+            rights=self.rights_of(name),
         )
         yield from self.asked(event)
 

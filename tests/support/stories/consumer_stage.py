@@ -199,6 +199,7 @@ class ConsumerStage:
             client_id=name,
             client_host="host",
             ready=owned_from(said["ready"]) if "ready" in said else None,
+            rights=self.rights_of(name),
         )
         self.beats[event.request_id] = (group, name)
         return event

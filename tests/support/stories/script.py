@@ -29,6 +29,7 @@ from tests.support.stories.control_stage import ControlStage
 from tests.support.stories.fence_stage import FenceStage
 from tests.support.stories.observed_stage import ObservedStage
 from tests.support.stories.offset_stage import OffsetStage
+from tests.support.stories.rights_stage import RightsStage
 from tests.support.stories.story import milliseconds, pairs
 from tests.support.stories.trace import describe_records, describe_reply
 from tests.support.stories.trial_stage import TrialStage
@@ -47,6 +48,7 @@ class Stage(
     FenceStage,
     ControlStage,
     BalanceStage,
+    RightsStage,
 ):
     """The shard under test, its clock and its clients."""
 
@@ -73,6 +75,7 @@ class Stage(
         CentralStage.__init__(self)
         TrialStage.__init__(self)
         BalanceStage.__init__(self)
+        RightsStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
         self.step(events.Loaded())

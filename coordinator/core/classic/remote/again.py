@@ -11,7 +11,8 @@ from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.entries import newest_plan
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.rights import RightsAnew, anew, change, readable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Outcome, RebalanceEntry
 
@@ -136,6 +137,21 @@ def compare(group: ClassicGroup, step: Step) -> None:
     """Call everybody back if the plan was made from other partition counts than there are."""
     if changes := changed_counts(group, step):
         prepare_rebalance(group, Trigger(Cause.PARTITIONS_CHANGED, f"partition counts changed: {changes}"), step)
+
+
+def rights_changed(group: ClassicGroup, event: RightsAnew, step: Step) -> None:
+    """Call everybody back where the plan was made for what somebody may read no longer, or might have more now."""
+    triggers = []
+    for member in group.members.values():
+        before, member.rights = member.rights, anew(member.rights, event)
+        if before is member.rights or not group.remote:
+            continue
+        topics = frozenset(plans.read_member(member, group.protocol_name).topics)
+        was, now = readable(before, topics), readable(member.rights, topics)
+        if was != now:
+            triggers.append(by_member(Cause.SUBSCRIPTION_CHANGED, member, change(was, now)))
+    if triggers and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, triggers[0], step)
 
 
 def settings_changed(group: ClassicGroup, trigger: Trigger, step: Step) -> None:

@@ -19,6 +19,7 @@ from muster.coordinator.core.bounds import too_large
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.remote import restricted
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
 from muster.coordinator.core.control.balance.weighing import weighed
@@ -222,8 +223,9 @@ def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> N
 
 
 def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
-    members = [read_member(member, group.protocol_name) for member in group.members.values()]
-    topics = sorted({topic for member in members for topic in member.topics})
+    said = [(member, read_member(member, group.protocol_name)) for member in group.members.values()]
+    topics = sorted({topic for _, read in said for topic in read.topics})
+    members = [restricted.within(*each) for each in said]
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
     options = wanted_options(step.state, group.id)

@@ -128,7 +128,9 @@ def taken_in(
     elif live is None or live.stored(group.id) != record:
         step.keep(record)
     member = group.members[member_id]
+    member.rights = request.rights if before is None else before.rights
     triggers = subscription_triggers(group, member, before, replaced is not None)
+    triggers += target.rights_heard(group, member, request.rights, step)
     if triggers:
         target.bump(group, triggers[0], step)
     target.assign(group, step)

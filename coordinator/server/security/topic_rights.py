@@ -1,0 +1,86 @@
+"""The lists as one principal's rights to topics: what goes with each join, so that the groups look nothing up."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from muster.coordinator.core.rights import NONE, Names, RightsAnew, TopicRights
+from muster.coordinator.security.acl.authorizer import ALLOWED_BY, concerns
+from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.identity import ANYONE, Identity
+
+MOST_KEPT: Final = 100_000
+"""Principals at their addresses; then those that were met first are forgotten, and have their rights with their next
+heartbeat only."""
+
+
+class TopicRightsOf:
+    """On the node's loop. `tell` gives the groups what has changed."""
+
+    def __init__(self, is_super: Callable[[Identity], bool], *, allow_if_no_acl_found: bool = False) -> None:
+        self._is_super = is_super
+        self._allow_if_none = allow_if_no_acl_found
+        self._kept: dict[Identity, TopicRights] = {}
+        self._acls: Mapping[str, list[Acl]] = {}
+        self._ruled: Names | None = None
+        self.tell: Callable[[RightsAnew], None] = lambda event: None
+
+    def of(self, who: Identity) -> TopicRights:
+        kept = self._kept.get(who)
+        if kept is None:
+            if len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[who] = self._made(who)
+        return kept
+
+    def replace(self, acls: Iterable[Acl]) -> None:
+        """These are all there are; who has other rights by that is told."""
+        by_principal: dict[str, list[Acl]] = defaultdict(list)
+        for acl in acls:
+            if acl.resource_type is ResourceType.TOPIC:
+                by_principal[acl.principal].append(acl)
+        self._acls = by_principal
+        self._ruled = names_of(acl for each in by_principal.values() for acl in each) if self._allow_if_none else None
+        anew = {}
+        for who, before in self._kept.items():
+            now = self._made(who)
+            if now != before:
+                self._kept[who] = anew[now.who] = now
+        if anew:
+            self.tell(RightsAnew(anew))
+
+    def _made(self, who: Identity) -> TopicRights:
+        key = f"{who.principal}@{who.host}"
+        if self._is_super(who):
+            return TopicRights(key, read=Names(every=True), describe=Names(every=True))
+        found = [acl for name in {str(who.principal), str(ANYONE)} for acl in self._acls.get(name, ())]
+        acls = [acl for acl in found if concerns(acl, who)]
+        return TopicRights(
+            key,
+            read=allowed(acls, {Operation.READ, Operation.ALL}),
+            never_read=denied(acls, Operation.READ),
+            describe=allowed(acls, ALLOWED_BY[Operation.DESCRIBE]),
+            never_describe=denied(acls, Operation.DESCRIBE),
+            ruled=self._ruled,
+        )
+
+
+def allowed(acls: Iterable[Acl], by: Iterable[Operation]) -> Names:
+    return names_of(acl for acl in acls if acl.permission is Permission.ALLOW and acl.operation in by)
+
+
+def denied(acls: Iterable[Acl], operation: Operation) -> Names:
+    return names_of(
+        acl for acl in acls if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL)
+    )
+
+
+def names_of(acls: Iterable[Acl]) -> Names:
+    literal: set[str] = set()
+    prefixes: set[str] = set()
+    for acl in acls:
+        (prefixes if acl.pattern is PatternType.PREFIXED else literal).add(acl.name)
+    if not literal and not prefixes:
+        return NONE
+    every = WILDCARD in literal
+    return Names(frozenset(literal - {WILDCARD}), tuple(sorted(prefixes)), every)

@@ -1,0 +1,59 @@
+"""What goes with a join says the same as the lists would, and changes are told to the groups."""
+
+from itertools import product
+from typing import Final
+
+import pytest
+
+from muster.coordinator.core.rights import RightsAnew
+from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.identity import Identity, Principal, parse_principal
+from muster.coordinator.server.security.topic_rights import TopicRightsOf
+
+BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7")
+EVE: Final = Identity(Principal("User", "eve"), "10.0.0.9")
+ROOT: Final = Identity(Principal("User", "root"), "10.0.0.1")
+TOPICS: Final = ("orders", "orders.eu", "secret", "or", "x")
+ENTRIES: Final = [
+    Acl(ResourceType.TOPIC, pattern, name, principal, host, operation, permission)
+    for pattern, name in (
+        (PatternType.LITERAL, "orders"),
+        (PatternType.LITERAL, "*"),
+        (PatternType.PREFIXED, "orders."),
+        (PatternType.PREFIXED, "or"),
+    )
+    for principal, host in (("User:bob", "*"), ("User:*", "10.0.0.7"), ("User:eve", "*"))
+    for operation in (Operation.READ, Operation.DESCRIBE, Operation.ALTER, Operation.ALL)
+    for permission in (Permission.ALLOW, Permission.DENY)
+]
+
+
+@pytest.mark.parametrize("allow_if_none", [False, True])
+def test_the_same_is_decided_as_by_the_lists(allow_if_none: bool) -> None:
+    for pair in product(ENTRIES[::3], ENTRIES):
+        judge = AclAuthorizer({parse_principal("User:root")}, allow_if_no_acl_found=allow_if_none)
+        judge.replace(pair)
+        rights = TopicRightsOf(judge.is_super, allow_if_no_acl_found=allow_if_none)
+        rights.replace(pair)
+        for who in (BOB, EVE, ROOT):
+            may = rights.of(who)
+            for topic in TOPICS:
+                asked = who, pair, topic
+                assert may.may_read(topic) is judge.allows(who, Operation.READ, ResourceType.TOPIC, topic), asked
+                known = judge.allows(who, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+                assert may.may_describe(topic) is known, asked
+
+
+def test_only_who_may_something_else_is_told() -> None:
+    told: list[RightsAnew] = []
+    rights = TopicRightsOf(lambda who: False)
+    rights.tell = told.append
+    before = rights.of(BOB), rights.of(EVE)
+    entry = Acl(ResourceType.TOPIC, PatternType.LITERAL, "t", "User:bob", "*", Operation.READ, Permission.ALLOW)
+    rights.replace([entry])
+    assert [list(event.rights) for event in told] == [["User:bob@10.0.0.7"]]
+    assert rights.of(EVE) is before[1]
+    assert rights.of(BOB).may_read("t")
+    rights.replace([entry, entry._replace(resource_type=ResourceType.GROUP)])
+    assert len(told) == 1

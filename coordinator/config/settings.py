@@ -97,9 +97,11 @@ class Settings(
             self.doors,
             self,
             authorizer=self.authorizer,
-            mechanisms=getattr(self, "sasl_enabled_mechanisms", ""),
+            mechanisms=self.sasl_enabled_mechanisms,
             zookeeper=self.zookeeper_connect,
         )
+        if self.kafka_door is not None:
+            self.check_plain(self.kafka_door)
         return self
 
 

@@ -24,7 +24,7 @@ MANY: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("attempts", "logs"),
+        *("attempts", "logs", "users", "upsertions", "deletions"),
     }
 )
 """Lists of up to MAX_ENTRIES."""

@@ -44,6 +44,7 @@ APIS: Final = (
     Api(14, "SyncGroup", 0, 5, parks=True),
     Api(15, "DescribeGroups", 0, 6, parks=True),
     Api(16, "ListGroups", 0, 5, parks=True),
+    Api(17, "SaslHandshake", 0, 1, parks=True),
     Api(18, "ApiVersions", 0, 3),
     Api(19, "CreateTopics", 2, 7, parks=True),
     Api(20, "DeleteTopics", 1, 6, parks=True),
@@ -51,6 +52,7 @@ APIS: Final = (
     Api(22, "InitProducerId", 0, 4),
     Api(32, "DescribeConfigs", 1, 4, parks=True),
     Api(33, "AlterConfigs", 0, 2, parks=True),
+    Api(36, "SaslAuthenticate", 0, 2, parks=True),
     Api(37, "CreatePartitions", 0, 3, parks=True),
     Api(42, "DeleteGroups", 0, 2),
     Api(44, "IncrementalAlterConfigs", 0, 1, parks=True),
@@ -61,4 +63,6 @@ APIS: Final = (
 )
 
 API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
 UNSUPPORTED_VERSION: Final = 35

@@ -25,6 +25,7 @@ from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flex
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, present
 from muster.coordinator.kafka.codec.encoding import Encoder
+from muster.coordinator.kafka.sasl import SaslHandlers
 from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class Peer:
     """Both in one, such as `librdkafka 2.16.0`."""
     identity: Identity = SOMEBODY
     """Who it is, once it has shown that; until then nobody in particular, at its address."""
+    login: Any = None
+    """Its `connections.login.Login`, where its listener asks for one."""
 
     def __post_init__(self) -> None:
         if self.identity is SOMEBODY:
@@ -235,7 +238,7 @@ class Dispatch:
         self.instruments = instruments
         self._tell = tell
         self._guard = guard
-        everyone = (Negotiation(), *handlers)
+        everyone = (Negotiation(), SaslHandlers(), *handlers)
         self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
         self._forms: dict[tuple[int, int], Form] = {}
 

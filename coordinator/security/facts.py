@@ -65,6 +65,12 @@ class TokenKey(NamedTuple):
     id: str
 
 
+class SecretKey(NamedTuple):
+    """Of what the node made up once, and needs again after a restart."""
+
+    name: str
+
+
 class AclKey(NamedTuple):
     acl: Acl
 
@@ -73,9 +79,9 @@ class QuotaKey(NamedTuple):
     entity: QuotaEntity
 
 
-Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey
-Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float]
-"""Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`."""
+Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey
+Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes
+"""Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`; of a SecretKey: bytes."""
 
 
 class Change(NamedTuple):

@@ -18,6 +18,7 @@ from muster.coordinator.security.facts import (
     PasswordHash,
     QuotaKey,
     ScramCredential,
+    SecretKey,
     TokenKey,
     User,
     UserKey,
@@ -70,6 +71,8 @@ def key_out(key: Key) -> list[Any]:
             return ["token", id]
         case AclKey(acl):
             return ["acl", *(str(each.name) if hasattr(each, "name") else each for each in acl)]
+        case SecretKey(name):
+            return ["secret", name]
         case QuotaKey(entity):
             return ["quota", *map(list, entity)]
 
@@ -89,6 +92,8 @@ def value_out(value: Value) -> dict[str, Any]:
             }
         case Acl():
             return {}
+        case bytes():
+            return {"secret": text(value)}
         case _:
             return {"quotas": dict(value)}
 
@@ -164,6 +169,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[list[Any]], Any], Callable[[Any, Mappi
     "token": (lambda rest: TokenKey(str(rest[0])), token_in),
     "acl": (acl_key, acl_in),
     "quota": (quota_key, quotas_in),
+    "secret": (lambda rest: SecretKey(str(rest[0])), lambda key, fields: raw(fields["secret"])),
 }
 
 

@@ -10,6 +10,7 @@ from muster.coordinator.security.facts import (
     Change,
     QuotaEntity,
     QuotaKey,
+    SecretKey,
     TokenKey,
     User,
     UserKey,
@@ -27,6 +28,7 @@ class SecurityState:
         self.tokens: dict[str, ApiToken] = {}
         self.acls: set[Acl] = set()
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.secrets: dict[str, bytes] = {}
         self.version = 0
         """Rises with each change, so that whoever keeps decisions knows them old. Of this process; not kept."""
 
@@ -40,6 +42,8 @@ class SecurityState:
                     put(self.tokens, id, cast(ApiToken | None, value))
                 case AclKey(acl):
                     (self.acls.discard if value is None else self.acls.add)(acl)
+                case SecretKey(name):
+                    put(self.secrets, name, cast(bytes | None, value))
                 case QuotaKey(entity):
                     put(self.quotas, entity, cast(dict[str, float] | None, value))
 

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
-from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.schema import messages
 from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode, until

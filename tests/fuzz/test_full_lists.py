@@ -15,7 +15,8 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
 from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import present
-from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.schema import messages
 from muster.coordinator.server.dispatch import Method, kind_of
 from muster.coordinator.server.grpc.adapter import reader

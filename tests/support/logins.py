@@ -1,7 +1,10 @@
 """Users and tokens of a node that asks who calls, for tests."""
 
-from muster.coordinator.security.facts import ApiToken, Change, TokenKey
+from itertools import count
+
+from muster.coordinator.security.facts import ApiToken, Change, TokenKey, UserKey
 from muster.coordinator.security.login.api_tokens import hash_of, token_of
+from muster.coordinator.security.login.users import user_of
 from muster.coordinator.server.security.store import SecurityStore
 
 
@@ -25,3 +28,8 @@ async def revoke(store: SecurityStore, number: int) -> None:
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
     """gRPC metadata."""
     return (("authorization", f"Bearer {token}"),)
+
+
+def user(name: str, password: str) -> Change:
+    """The change by which a node knows a user."""
+    return Change(UserKey(name), user_of(name, password, count(1 << 129)))

@@ -1,9 +1,105 @@
 """Who is it: what is asked of whom before they are heard."""
 
-from pydantic import BaseModel, Field
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from muster.coordinator.config.addresses import Door
+from muster.coordinator.config.values import DAY_MS, MAX_INT
+
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 
 
 class AuthenticationSettings(BaseModel):
+    sasl_enabled_mechanisms: str = Field(
+        default="",
+        alias="sasl.enabled.mechanisms",
+        description="How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
+        json_schema_extra={"allowed": f"some of {', '.join(MECHANISMS)}, by commas"},
+    )
+    sasl_plain_allow_plaintext: bool = Field(
+        default=False,
+        alias="sasl.plain.allow.plaintext",
+        description="Whether PLAIN may be spoken on a SASL_PLAINTEXT listener, where everybody on the way reads the "
+        "password.",
+    )
+    connections_max_reauth_ms: int = Field(
+        default=0,
+        alias="connections.max.reauth.ms",
+        ge=0,
+        le=MAX_INT,
+        description="After so long a Kafka client has to show again who it is (KIP-368), or its next request ends the "
+        "connection; 0: never, but the end of a token counts in any case.",
+    )
+    sasl_server_max_receive_size: int = Field(
+        default=65_536,
+        alias="sasl.server.max.receive.size",
+        ge=1_024,
+        le=524_288,
+        description="The largest request that is taken from a Kafka client before it has shown who it is.",
+    )
+    connection_setup_timeout_ms: int = Field(
+        default=10_000,
+        alias="connection.setup.timeout.ms",
+        ge=100,
+        le=600_000,
+        description="A Kafka client has to show who it is within so long.",
+    )
+    connection_failed_authentication_delay_ms: int = Field(
+        default=100,
+        alias="connection.failed.authentication.delay.ms",
+        ge=0,
+        le=10_000,
+        description="An answer that refuses a login waits so long, and holds up nobody else's.",
+    )
+    max_connection_creation_rate: int = Field(
+        default=MAX_INT,
+        alias="max.connection.creation.rate",
+        ge=1,
+        le=MAX_INT,
+        description="How many Kafka clients a second are let in; what comes faster is not read from for a while.",
+    )
+    oauthbearer_jwks_url: str = Field(
+        default="",
+        alias="sasl.oauthbearer.jwks.endpoint.url",
+        description="Where the public keys (JWKS) of those are that sign tokens, for OAUTHBEARER and for bearers of "
+        "signed tokens by gRPC and HTTP; empty: no signed token is believed.",
+        json_schema_extra={"allowed": "https://HOST/PATH, file:///PATH, or nothing"},
+    )
+    oauthbearer_refresh_ms: int = Field(
+        default=3_600_000,
+        alias="sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="How often keys at an https address are read again; a file is read when it changes.",
+    )
+    oauthbearer_audience: str = Field(
+        default="",
+        alias="sasl.oauthbearer.expected.audience",
+        description="Whom a token has to be meant for (aud), one of these.",
+        json_schema_extra={"allowed": "names, by commas"},
+    )
+    oauthbearer_issuer: str = Field(
+        default="",
+        alias="sasl.oauthbearer.expected.issuer",
+        description="Who has to have made it (iss); empty: anybody whose key is in the set.",
+        json_schema_extra={"allowed": "a name, or nothing"},
+    )
+    oauthbearer_sub_claim: str = Field(
+        default="sub",
+        alias="sasl.oauthbearer.sub.claim.name",
+        min_length=1,
+        description="The claim that names whom it speaks of.",
+        json_schema_extra={"allowed": "a name"},
+    )
+    oauthbearer_skew_s: int = Field(
+        default=30,
+        alias="sasl.oauthbearer.clock.skew.seconds",
+        ge=0,
+        le=600,
+        description="By how much the clocks of those who make tokens may be wrong.",
+    )
     http_probes_anonymous: bool = Field(
         default=True,
         alias="http.probes.anonymous",
@@ -15,3 +111,49 @@ class AuthenticationSettings(BaseModel):
         alias="grpc.reflection.anonymous",
         description="Whether gRPC's reflection, which lists services and messages, answers them.",
     )
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self.sasl_enabled_mechanisms.split(",") if word.strip())
+
+    def check_plain(self, door: Door) -> None:
+        """Whether passwords would go over the wire for everybody to read. Raises ValueError."""
+        readable = "PLAIN" in self.mechanisms and door.asks_by_sasl and not door.encrypted
+        if readable and not self.sasl_plain_allow_plaintext:
+            raise ValueError(
+                f"sasl.enabled.mechanisms has PLAIN, but kafka.listeners speaks {door.protocol}, where everybody on "
+                "the way reads the passwords; expected SASL_SSL://, another mechanism such as SCRAM-SHA-512, or "
+                "sasl.plain.allow.plaintext=true by name"
+            )
+
+    @field_validator("sasl_enabled_mechanisms")
+    @classmethod
+    def are_mechanisms(cls, value: str) -> str:
+        unknown = [word.strip() for word in value.split(",") if word.strip() and word.strip() not in MECHANISMS]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not spoken here")
+        return value
+
+    @field_validator("oauthbearer_jwks_url")
+    @classmethod
+    def is_a_place_of_keys(cls, value: str) -> str:
+        if value:
+            parts = urlsplit(value)
+            if not (parts.scheme == "https" and parts.hostname) and not (parts.scheme == "file" and parts.path):
+                raise ValueError("keys come over https, or from a file of this machine")
+        return value
+
+    @model_validator(mode="after")
+    def signed_tokens_can_be_checked(self) -> Self:
+        if "OAUTHBEARER" in self.mechanisms and not self.oauthbearer_jwks_url:
+            raise ValueError(
+                "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is empty, so that no "
+                "token could be checked; say where the keys are"
+            )
+        if self.oauthbearer_jwks_url and not self.oauthbearer_audience:
+            raise ValueError(
+                f"sasl.oauthbearer.jwks.endpoint.url is {self.oauthbearer_jwks_url}, but "
+                "sasl.oauthbearer.expected.audience is empty, so that a token made for any other service would do; "
+                "name whom tokens for this node are meant for"
+            )
+        return self

@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, cast
@@ -18,7 +17,7 @@ from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.connections.foresight import Refused, foreseen
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Caller, Slot
+from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.connections.shared import Shared
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 
@@ -35,20 +34,6 @@ LARGE = 1 << 15
 """Answers of this size are handed on as they are; smaller ones leave as one piece."""
 
 log = structlog.get_logger("muster.kafka")
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What one connection may take. Sizes in bytes, times in milliseconds."""
-
-    max_frame: int
-    max_in_flight: int
-    """Requests taken in and not answered."""
-    max_in_flight_bytes: int
-    """Their bytes; one frame of any allowed size is always let in."""
-    max_unsent_bytes: int
-    """Above this many bytes of answers that have not left, none of its requests is begun."""
-    max_idle_ms: int
 
 
 class Connection(asyncio.Protocol):
@@ -149,11 +134,14 @@ class Connection(asyncio.Protocol):
             self._bytes += len(frame)
             self._backlog.append(frame)
         if self._frames.missing:
-            if (refused := foreseen(self._dispatch, self._frames)) is not None:
+            if (refused := self._foreseen()) is not None:
                 self._backlog.append(refused)
             if self._frames.missing > MOST_OF_A_TURN:
                 self._rest()
         self._advance()
+
+    def _foreseen(self) -> Refused | None:
+        return foreseen(self._dispatch, self._frames)
 
     def eof_received(self) -> bool:
         """No client of Kafka closes one half only: it is gone."""
@@ -298,7 +286,7 @@ class Connection(asyncio.Protocol):
         assert form.handler is not None, f"{form.api.name} is answered neither now nor later"
         if form.api.parks or form.api.parks_long:
             self._parked = slot
-        slot.task = self._loop.create_task(self._serve(slot, form.handler(request, caller.call)))
+        slot.task = self._loop.create_task(self._serve(slot, form.handler, request, caller.call))
 
     def _refuse(self, slot: Slot, why: str) -> None:
         """Say so in the answer if it has a place for that."""
@@ -330,9 +318,9 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
 
-    async def _serve(self, slot: Slot, answering: Awaitable[Any]) -> None:
+    async def _serve(self, slot: Slot, handler: Callable[..., Awaitable[Any]], *asked: Any) -> None:
         try:
-            self._fill(slot, await answering)
+            self._fill(slot, await handler(*asked))
         except Exception as error:
             self._failed(slot, error)
             return
@@ -429,6 +417,12 @@ class Connection(asyncio.Protocol):
         if not self._resting:
             self._resting = True
             self._loop.call_soon(self._rested)
+
+    def hold(self, wait_s: float) -> None:
+        """Read nothing for so long."""
+        self._resting = True
+        self._throttle()
+        self._loop.call_later(wait_s, self._rested)
 
     def _rested(self) -> None:
         self._resting = False

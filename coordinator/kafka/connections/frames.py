@@ -15,10 +15,12 @@ SHORTEST = 8
 class Frames:
     """The frames of one connection. A frame that comes in pieces is copied once."""
 
-    __slots__ = ("_limit", "_need", "_part", "_unwanted", "looked")
+    __slots__ = ("_need", "_part", "_unwanted", "limit", "looked", "shortest")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
+        self.shortest = SHORTEST
+        """What holds for frames that have not begun to arrive."""
         self._part = bytearray()
         self._need = 0
         self._unwanted = 0
@@ -83,6 +85,6 @@ class Frames:
 
     def _length(self, raw: bytes | bytearray) -> int:
         size = int.from_bytes(raw, "big", signed=True)
-        if not SHORTEST <= size <= self._limit:
-            raise MalformedFrame(f"a frame of {size} bytes; expected {SHORTEST} to {self._limit}")
+        if not self.shortest <= size <= self.limit:
+            raise MalformedFrame(f"a frame of {size} bytes; expected {self.shortest} to {self.limit}")
         return size

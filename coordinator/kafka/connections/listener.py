@@ -3,13 +3,15 @@
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from muster.coordinator.edge.seldom import Seldom
 from muster.coordinator.edge.sockets import listening_socket
-from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
 from muster.coordinator.kafka.dispatch import Dispatch
 
@@ -21,6 +23,9 @@ SWEEP_S = 1.0
 
 TELL_EVERY_S = 10.0
 """Of connections that one limit refuses, or one host is cut off from, one in so many seconds is told."""
+
+LONGEST_WAIT_S = 5.0
+"""Connections that would have to wait for longer until they are read from are refused."""
 
 log = structlog.get_logger("muster.kafka")
 
@@ -34,6 +39,23 @@ class ListenerLimits:
     connection: ConnectionLimits
     max_unread_bytes: int = DEFAULT_UNREAD_BYTES
     """Of answers that have not left, on all connections together."""
+    max_creation_rate: int = 2**31 - 1
+    """Connections a second; who comes faster is not read from for a while."""
+
+
+class Pace:
+    """When the next of those may go on that come; a second's worth of them at once."""
+
+    def __init__(self, per_s: int) -> None:
+        self._step_s = 1 / per_s
+        self._due_s = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """For one more; one that would wait too long takes no place."""
+        due_s = max(self._due_s + self._step_s, now_s - 1 + self._step_s)
+        if due_s - now_s <= LONGEST_WAIT_S:
+            self._due_s = due_s
+        return due_s - now_s
 
 
 class KafkaListener:
@@ -42,6 +64,7 @@ class KafkaListener:
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
         self._shared = Shared(limits.max_unread_bytes)
+        self._pace = Pace(limits.max_creation_rate)
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -81,12 +104,12 @@ class KafkaListener:
         if self._socket is not None:
             self._socket.close()
 
-    async def start(self, dispatch: Dispatch) -> None:
-        """Answer clients."""
+    async def start(self, dispatch: Dispatch, opened: Callable[..., Connection] | None = None) -> None:
+        """Answer clients: `opened` makes their connections, where not by `Connection`."""
         assert self._socket is not None, "bind() comes before start()"
-        loop = asyncio.get_running_loop()
+        loop, made = asyncio.get_running_loop(), Connection if opened is None else opened
         self._server = await loop.create_server(
-            lambda: Connection(dispatch, self._limits.connection, self._let_in, self._gone, self._shared),
+            lambda: made(dispatch, self._limits.connection, self._let_in, self._gone, self._shared),
             sock=self._socket,
             backlog=BACKLOG,
         )
@@ -134,6 +157,12 @@ class KafkaListener:
         if self._hosts[host] >= self._limits.max_connections_per_host:
             self._tell_refused(host, host, f"{self._hosts[host]} are open from it (max.connections.per.ip)")
             return False
+        wait_s = self._pace.wait_s(asyncio.get_running_loop().time())
+        if wait_s > LONGEST_WAIT_S:
+            self._tell_refused("rate", host, "too many come at once (max.connection.creation.rate)")
+            return False
+        if wait_s > 0:
+            connection.hold(wait_s)
         self._hosts[host] += 1
         self._connections.add(connection)
         self._all_gone.clear()

@@ -15,6 +15,20 @@ TAGGED_ANSWER = Struct(">iib")
 """The same in flexible versions: no tagged fields."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take. Sizes in bytes, times in milliseconds."""
+
+    max_frame: int
+    max_in_flight: int
+    """Requests taken in and not answered."""
+    max_in_flight_bytes: int
+    """Their bytes; one frame of any allowed size is always let in."""
+    max_unsent_bytes: int
+    """Above this many bytes of answers that have not left, none of its requests is begun."""
+    max_idle_ms: int
+
+
 class Slot:
     """A request's place in the order of answers."""
 

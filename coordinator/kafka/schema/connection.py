@@ -1,4 +1,4 @@
-"""Fields of the headers, and of the message that opens a connection.
+"""Fields of the headers, and of the messages by which a connection is opened and its client shows who it is.
 
 Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`. The client id stays a string of
 the old kind in every header (KIP-482), or no server could read the header of a version it does not know.
@@ -35,4 +35,54 @@ ApiVersionsResponse 0-3 flexible 3+
         max_version_level: int16
         min_version_level: int16
     zk_migration_ready: bool 3+ tag 3
+
+SaslHandshakeRequest 0-1
+    mechanism: string
+
+SaslHandshakeResponse 0-1
+    error_code: int16
+    mechanisms: [string]
+
+SaslAuthenticateRequest 0-2 flexible 2+
+    auth_bytes: bytes
+
+SaslAuthenticateResponse 0-2 flexible 2+
+    error_code: int16
+    error_message: string?
+    auth_bytes: bytes
+    session_lifetime_ms: int64 1+
+
+DescribeUserScramCredentialsRequest 0-0 flexible 0+
+    users: []?
+        name: string
+
+DescribeUserScramCredentialsResponse 0-0 flexible 0+
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: string?
+    results: []
+        user: string
+        error_code: int16
+        error_message: string?
+        credential_infos: []
+            mechanism: int8
+            iterations: int32
+
+AlterUserScramCredentialsRequest 0-0 flexible 0+
+    deletions: []
+        name: string
+        mechanism: int8
+    upsertions: []
+        name: string
+        mechanism: int8
+        iterations: int32
+        salt: bytes
+        salted_password: bytes
+
+AlterUserScramCredentialsResponse 0-0 flexible 0+
+    throttle_time_ms: int32
+    results: []
+        user: string
+        error_code: int16
+        error_message: string?
 """

@@ -1,6 +1,7 @@
 """The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -8,8 +9,9 @@ import structlog
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
-from muster.coordinator.kafka.connections.connection import ConnectionLimits
+from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatch, Guarding
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
@@ -113,7 +115,8 @@ class KafkaDoor:
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
-        await self._listener.start(Dispatch((groups, records, configs), instruments, tell, guard))
+        dispatch = Dispatch((groups, records, configs), instruments, tell, guard)
+        await self._listener.start(dispatch, connections_of(settings, security))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:
@@ -122,6 +125,15 @@ class KafkaDoor:
 
     async def close(self, grace_s: float) -> None:
         await self._listener.close(grace_s)
+
+
+def connections_of(settings: Settings, security: "Security | None") -> Callable[..., Connection] | None:
+    """What makes the listener's connections, where its clients are asked to log in."""
+    if security is None or settings.kafka_door is None or not settings.kafka_door.asks_by_sasl:
+        return None
+    from muster.coordinator.kafka.connections.asking import AskingConnection
+
+    return partial(AskingConnection, security.logins)
 
 
 def listener_limits(settings: Settings) -> ListenerLimits:
@@ -136,6 +148,7 @@ def listener_limits(settings: Settings) -> ListenerLimits:
             max_idle_ms=settings.connections_max_idle_ms,
         ),
         settings.kafka_max_unsent_bytes,
+        settings.max_connection_creation_rate,
     )
 
 

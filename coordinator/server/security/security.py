@@ -1,15 +1,24 @@
 """What a node that asks who may do what is made of. Made, and imported, only with `authorizer=acl`."""
 
+import secrets
+from typing import Final
+
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.facts import Change, SecretKey
 from muster.coordinator.security.identity import parse_principal
 from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
+from muster.coordinator.server.security.key_ring import KeyRing
+from muster.coordinator.server.security.logins import Logins
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
+
+SALTS: Final = "salts"
+"""Of this the salts are made that names get which nobody has."""
 
 
 class Security:
@@ -23,13 +32,17 @@ class Security:
         )
         self.trail = AuditTrail(settings.audit_log)
         self.audit = self.trail.audit
-        self.gate = Gate(self.store.state, failed=self.audit.login_failed)
+        self.keys = KeyRing(settings) if settings.oauthbearer_jwks_url else None
+        verify = self.keys.verify if self.keys is not None else None
+        self.gate = Gate(self.store.state, verify=verify, failed=self.audit.login_failed)
+        self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.audit.login_failed)
         self.rights = Rights(self.authorizer, self.audit)
         self.topic_rights = TopicRightsOf(
             self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found
         )
         self.store.on_change(self._changed)
         self.store.on_change(self.gate.changed)
+        self.store.on_change(self.logins.changed)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
@@ -39,9 +52,19 @@ class Security:
     async def start(self) -> None:
         """Raises StorageError."""
         await self.trail.start()
+        if self.keys is not None:
+            await self.keys.start()
+        if SALTS not in self.store.state.secrets:
+            await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(32))])
 
     async def stop(self) -> None:
+        if self.keys is not None:
+            self.keys.close()
+        self.logins.close()
         await self.trail.stop()
+
+    def _secret(self) -> bytes:
+        return self.store.state.secrets[SALTS]
 
     def _changed(self) -> None:
         self.authorizer.replace(self.store.state.acls)

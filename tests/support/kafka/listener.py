@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.connection import ConnectionLimits
+from muster.coordinator.kafka.connections.asking import AskingConnection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.connections.login import Desk
+from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatch, KafkaCall, snake_case
 from tests.support.kafka.client import KafkaClient
 
@@ -72,11 +75,13 @@ class HeldHandlers:
 
 
 @asynccontextmanager
-async def listening(handlers: object, limits: ListenerLimits = LIMITS) -> AsyncIterator[tuple[KafkaListener, int]]:
-    """A listener that serves `handlers`, and its port."""
+async def listening(
+    handlers: object, limits: ListenerLimits = LIMITS, desk: Desk | None = None
+) -> AsyncIterator[tuple[KafkaListener, int]]:
+    """A listener that serves `handlers`, to those who have logged in at the desk, if there is one; and its port."""
     listener = KafkaListener(limits)
     port = listener.bind("127.0.0.1", 0)
-    await listener.start(Dispatch((handlers,)))
+    await listener.start(Dispatch((handlers,)), partial(AskingConnection, desk) if desk is not None else None)
     try:
         yield listener, port
     finally:

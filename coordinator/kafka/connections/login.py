@@ -1,0 +1,219 @@
+"""One connection's login by SASL, and again as long as it lasts (KIP-43, KIP-152, KIP-368).
+
+Before it only ApiVersions, SaslHandshake and SaslAuthenticate are taken, in small frames and few bytes; anything else
+ends the connection, and so does time. What was wrong with a login is never told: the
+answer is the same, and takes as long.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final, NamedTuple, Protocol
+
+from muster.coordinator.kafka.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from muster.coordinator.kafka.connections.frames import SHORTEST, Frames
+from muster.coordinator.kafka.dispatch import HangUp, Peer
+from muster.coordinator.security.identity import ANONYMOUS, Identity
+from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
+from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
+
+BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+NONE: Final = 0
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
+SASL_AUTHENTICATION_FAILED: Final = 58
+FAILED: Final = "authentication failed"
+"""All that is told of it."""
+LEAST_BETWEEN_S: Final = 1.0
+"""Who is logged in shows that again at most so often, as in Kafka."""
+
+
+class Busy(Exception):
+    """So many logins wait for their passwords to be hashed that this one is not begun."""
+
+
+class Desk(Protocol):
+    """Whoever knows who may log in: one for all connections of a listener."""
+
+    @property
+    def mechanisms(self) -> Sequence[str]: ...
+
+    @property
+    def max_frame(self) -> int: ...
+
+    @property
+    def setup_s(self) -> float: ...
+
+    @property
+    def delay_s(self) -> float: ...
+
+    def begin(self, mechanism: str) -> Mechanism:
+        """A conversation of one of the mechanisms."""
+
+    async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
+        """What it comes to, off the loop. Raises LoginFailed, Busy."""
+
+    def identity(self, success: Success, mechanism: str, host: str) -> Identity:
+        """Who that is, and until when it may be believed."""
+
+    def failed(self, host: str, mechanism: str, why: str) -> None: ...
+
+    def came(self, login: "Login") -> None:
+        """It is told (`ended`) when its user goes."""
+
+    def left(self, login: "Login") -> None: ...
+
+
+class Bare(NamedTuple):
+    """An answer without a header, to words that had none."""
+
+    data: bytes
+
+
+class Answer(NamedTuple):
+    """To SaslAuthenticate."""
+
+    code: int
+    message: str | None
+    data: bytes
+    lifetime_ms: int
+
+
+class Login:
+    """Of one connection. `cut` ends it."""
+
+    def __init__(self, desk: Desk, peer: Peer, frames: Frames, cut: Callable[[str], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._desk = desk
+        self._peer = peer
+        self._frames = frames
+        self._most = frames.limit
+        self._cut = cut
+        self._chosen = ""
+        self._talk: Mechanism | None = None
+        self._bytes = 0
+        self._requests = 0
+        self._again_s = -inf
+        self.known = False
+        """Whether the client has shown who it is."""
+        self.raw = False
+        """Whether what comes next are the words of a mechanism without a request around them (SaslHandshake v0)."""
+        self.over = False
+        """The connection ends once what is under way is answered."""
+        frames.limit = min(frames.limit, desk.max_frame)
+        peer.identity = Identity(ANONYMOUS, peer.host)
+        self._late = self._loop.call_later(desk.setup_s, self._too_late)
+
+    @property
+    def identity(self) -> Identity:
+        return self._peer.identity
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        return self._desk.mechanisms
+
+    def heard(self, size: int) -> None:
+        """So many bytes came. Raises HangUp."""
+        if self.known:
+            return
+        self._bytes += size
+        if self._bytes > MOST_BYTES_BEFORE_LOGIN:
+            raise HangUp(f"it sent {self._bytes} bytes without a login; expected at most {MOST_BYTES_BEFORE_LOGIN}")
+
+    def admit(self, key: int) -> None:
+        """A request of this API is to be begun. Raises HangUp where that cannot be."""
+        if self.known:
+            if self._peer.identity.until_s <= self._loop.time() and key not in BEFORE_LOGIN:
+                raise HangUp("its login is over, and it did not show again who it is (connections.max.reauth.ms)")
+            return
+        self._requests += 1
+        if key not in BEFORE_LOGIN:
+            raise HangUp(f"API {key} was asked for before the login; expected ApiVersions or one of SASL's")
+        if self._requests > MOST_REQUESTS_BEFORE_LOGIN:
+            raise HangUp(f"it sent more than {MOST_REQUESTS_BEFORE_LOGIN} requests without a login")
+
+    def handshake(self, mechanism: str, version: int) -> int:
+        """The mechanism is chosen; the code of the answer. Raises HangUp."""
+        if self._talk is not None or self.over:
+            raise HangUp("SaslHandshake was sent in the middle of a login")
+        if self.known:
+            if version == 0 or self._loop.time() - self._again_s < LEAST_BETWEEN_S:
+                return ILLEGAL_SASL_STATE
+            if mechanism != self._chosen:
+                self.over = True
+                return ILLEGAL_SASL_STATE
+        elif mechanism not in self._desk.mechanisms:
+            self.over = True
+            self._desk.failed(self._peer.host, mechanism[:50], "mechanism")
+            return UNSUPPORTED_SASL_MECHANISM
+        self._chosen = mechanism
+        self._talk = self._desk.begin(mechanism)
+        if version == 0:
+            self.raw = True
+            self._frames.shortest = 1
+        return NONE
+
+    async def authenticate(self, data: bytes) -> Answer:
+        """The client's next words. Raises HangUp."""
+        if self._talk is None:
+            self.over = True
+            return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate comes after SaslHandshake", b"", 0)
+        try:
+            step = self._talk.evaluate(data)
+            if isinstance(step, Work):
+                step = await self._desk.perform(self._talk, step)
+            if isinstance(step, Challenge):
+                return Answer(NONE, None, step.data, 0)
+            return self._succeeded(step)
+        except LoginFailed as failure:
+            why = str(failure)
+        except Busy:
+            raise HangUp("too many logins wait for their passwords to be hashed") from None
+        return await self._failed(why)
+
+    async def words(self, data: bytes) -> Bare:
+        """The same without a request around it: there is no answer that would say that it was wrong."""
+        answer = await self.authenticate(data)
+        if answer.code:
+            raise HangUp("a login failed")
+        return Bare(answer.data)
+
+    def ended(self, why: str) -> None:
+        """Whoever it is may be here no longer."""
+        self._cut(why)
+
+    def gone(self) -> None:
+        """The connection is at its end."""
+        self._late.cancel()
+        if self.known:
+            self._desk.left(self)
+
+    def _succeeded(self, success: Success) -> Answer:
+        identity = self._desk.identity(success, self._chosen, self._peer.host)
+        if self.known and identity.principal != self._peer.identity.principal:
+            raise LoginFailed("another's name")
+        lifetime_ms = 0
+        if identity.until_s != inf:
+            lifetime_ms = int((identity.until_s - self._loop.time()) * 1000)
+            if lifetime_ms <= 0:
+                raise LoginFailed("ended")
+        self._talk, self.raw = None, False
+        self._frames.limit, self._frames.shortest = self._most, SHORTEST
+        self._late.cancel()
+        self._again_s = self._loop.time()
+        self._peer.identity = identity
+        if not self.known:
+            self.known = True
+            self._desk.came(self)
+        return Answer(NONE, None, success.data, lifetime_ms)
+
+    async def _failed(self, why: str) -> Answer:
+        """After a while, by which nobody else is held up."""
+        self._talk = None
+        self.over = True
+        self._desk.failed(self._peer.host, self._chosen, why)
+        await asyncio.sleep(self._desk.delay_s)
+        return Answer(SASL_AUTHENTICATION_FAILED, FAILED, b"", 0)
+
+    def _too_late(self) -> None:
+        self._cut(f"no login within {self._desk.setup_s:g} s (connection.setup.timeout.ms)")

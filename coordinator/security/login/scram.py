@@ -1,0 +1,160 @@
+"""SCRAM on the server's side (RFC 5802, RFC 7677), and what is kept of a password for it.
+
+A name that nobody has gets a salt and a count of iterations that look like anybody's, and the same answer at the same
+point as a wrong password. Names and passwords are UTF-8 as they come, as in Kafka: SASLprep is the client's.
+"""
+
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from hashlib import new, pbkdf2_hmac
+from typing import Final
+
+from muster.coordinator.security.facts import ScramCredential
+from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success, text_of, unescaped
+from muster.coordinator.security.login.limits import MOST_NONCE_CHARS, MOST_USER_NAME_CHARS
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SIZES: Final = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}
+"""Bytes of a key."""
+NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's (KIP-554)."""
+MOST_BYTES: Final = 4_096
+"""Of one message of the client's."""
+DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class ScramServer:
+    """One conversation. `nonce`: the server's half, printable, never used before.
+
+    `credential_of` gives what is kept of a user by name, `stand_in` the like of a name that nobody has.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        nonce: str,
+        credential_of: Callable[[str], ScramCredential | None],
+        stand_in: Callable[[str], ScramCredential],
+    ) -> None:
+        self._hash = HASHES[mechanism]
+        self._size = SIZES[mechanism]
+        self._own_nonce = nonce
+        self._credential_of = credential_of
+        self._stand_in = stand_in
+        self._begun = False
+
+    def evaluate(self, data: bytes) -> Challenge | Success:
+        """See `Mechanism`."""
+        text = text_of(data, MOST_BYTES)
+        if self._begun:
+            return self._final(text)
+        self._begun = True
+        return self._first(text)
+
+    def _first(self, text: str) -> Challenge:
+        """Such as `n,,n=alice,r=NONCE`."""
+        binding, comma, rest = text.partition(",")
+        authzid, second, bare = rest.partition(",")
+        if binding not in ("n", "y") or not (comma and second):
+            raise LoginFailed("channel binding" if binding.startswith("p=") else "malformed")
+        user, *more = bare.split(",")
+        if user[:2] != "n=" or not more or more[0][:2] != "r=" or any(not is_attribute(each) for each in more):
+            raise LoginFailed("malformed")
+        if len(user) > 3 * MOST_USER_NAME_CHARS or not is_nonce(more[0][2:]):
+            raise LoginFailed("malformed")
+        if any(each == "tokenauth=true" for each in more[1:]):
+            raise LoginFailed("delegation token")
+        self._name = unescaped(user[2:])
+        if len(self._name) > MOST_USER_NAME_CHARS:
+            raise LoginFailed("malformed")
+        if authzid and (authzid[:2] != "a=" or unescaped(authzid[2:]) != self._name):
+            raise LoginFailed("another's name")
+        known, stand_in = self._credential_of(self._name), self._stand_in(self._name)
+        self._known = known is not None
+        self._credential = stand_in if known is None else known
+        self._header = f"{binding},{authzid},"
+        self._nonce = more[0][2:] + self._own_nonce
+        salt = b64encode(self._credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._said = f"{bare},{answer}"
+        return Challenge(answer.encode())
+
+    def _final(self, text: str) -> Success:
+        """Such as `c=biws,r=NONCE,p=PROOF`."""
+        plain, found, proof = text.rpartition(",p=")
+        binding, *more = plain.split(",")
+        if not found or binding[:2] != "c=" or not more or any(not is_attribute(each) for each in more):
+            raise LoginFailed("malformed")
+        if raw(binding[2:]) != self._header.encode():
+            raise LoginFailed("channel binding")
+        if more[0] != f"r={self._nonce}":
+            raise LoginFailed("nonce")
+        said = f"{self._said},{plain}".encode()
+        given = raw(proof)
+        if len(given) != self._size:
+            raise LoginFailed("malformed")
+        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+        client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
+        right = hmac.compare_digest(digest(client_key, self._hash), self._credential.stored_key)
+        answer = b64encode(hmac.digest(self._credential.server_key, said, self._hash))
+        if not (right and self._known):
+            raise LoginFailed("credentials")
+        return Success(self._name, b"v=" + answer)
+
+
+def is_attribute(text: str) -> bool:
+    """Whether this may be one; a client that insists on an extension (`m=`) is refused."""
+    name, equals, _ = text.partition("=")
+    return bool(equals) and name.isascii() and name.isalpha() and name != "m"
+
+
+def is_nonce(text: str) -> bool:
+    return 0 < len(text) <= MOST_NONCE_CHARS and text.isascii() and text.isprintable() and " " not in text
+
+
+def raw(text: str) -> bytes:
+    """Of Base64. Raises LoginFailed."""
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise LoginFailed("malformed") from None
+
+
+def digest(data: bytes, name: str) -> bytes:
+    return new(name, data).digest()
+
+
+def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """SaltedPassword: what a client computes of a password, and Kafka's tools send. Takes milliseconds."""
+    return pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+
+
+def credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """What is kept of it."""
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    server_key = hmac.digest(salted_password, b"Server Key", name)
+    return ScramCredential(salt, iterations, digest(client_key, name), server_key)
+
+
+def salt_of(number: int) -> bytes:
+    """A salt of 130 random bits as Kafka's tools make it, so that nobody sees by it which tool made a user.
+
+    >>> salt_of(35), salt_of(36)
+    (b'z', b'10')
+    """
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = DIGITS[digit] + digits
+    return digits.encode()
+
+
+def stand_in(secret: bytes, mechanism: str, iterations: int, name: str) -> ScramCredential:
+    """Of a name that nobody has: the same whenever it is asked for. No proof fits it."""
+    seed = hmac.digest(secret, f"{mechanism}:{name}".encode(), "sha512")
+    size = SIZES[mechanism]
+    salt = salt_of(int.from_bytes(seed[:17], "big") >> 6)
+    keys = hmac.digest(seed, b"stored", "sha512"), hmac.digest(seed, b"server", "sha512")
+    return ScramCredential(salt, iterations, keys[0][:size], keys[1][:size])

@@ -1,0 +1,143 @@
+"""The public keys by which signed tokens are checked: from a file, or by HTTPS; read again as they change."""
+
+import asyncio
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import unquote, urlsplit
+from urllib.request import HTTPRedirectHandler, build_opener
+
+import structlog
+
+from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.security.login.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
+from muster.coordinator.security.login.signed_tokens import (
+    Expected,
+    Keys,
+    Speaker,
+    UnknownKey,
+    believe,
+    keys_of,
+)
+from muster.coordinator.server.security.gate import Signed
+from muster.storage.errors import DataDirectoryError
+
+LOOK_S: Final = 1.0
+"""How often it is looked whether a file has changed."""
+FETCH_S: Final = 5.0
+
+log = structlog.get_logger("muster.security")
+
+
+class KeysUnreadable(DataDirectoryError):
+    """`sasl.oauthbearer.jwks.endpoint.url` leads to no keys: the node does not start."""
+
+
+class NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *arguments: object) -> NoReturn:
+        raise OSError("it leads somewhere else; name that place itself")
+
+
+class KeyRing:
+    """The keys, and who a token speaks of by them. `believe` may run in a thread; all else on the node's loop."""
+
+    def __init__(self, settings: AuthenticationSettings) -> None:
+        self._url = settings.oauthbearer_jwks_url
+        self._parts = urlsplit(self._url)
+        self._refresh_s = settings.oauthbearer_refresh_ms / 1000
+        audiences = (name.strip() for name in settings.oauthbearer_audience.split(","))
+        self._expected = Expected(
+            settings.oauthbearer_issuer,
+            frozenset(filter(None, audiences)),
+            settings.oauthbearer_sub_claim,
+            settings.oauthbearer_skew_s,
+        )
+        self._keys = Keys()
+        self._seen: object = None
+        self._tried_s = float("-inf")
+        self._reading: asyncio.Task[bool] | None = None
+        self._turning: asyncio.Task[None] | None = None
+
+    @property
+    def _file(self) -> Path | None:
+        return Path(unquote(self._parts.path)) if self._parts.scheme == "file" else None
+
+    async def start(self) -> None:
+        """Read the keys. Raises KeysUnreadable for a file that has none; what is elsewhere may come later."""
+        try:
+            await asyncio.to_thread(self._read)
+        except (OSError, ValueError) as error:
+            if self._file is not None:
+                raise KeysUnreadable(
+                    f"sasl.oauthbearer.jwks.endpoint.url is {self._url}, where no keys can be read: {error}"
+                ) from error
+            log.warning("no keys for signed tokens", url=self._url, why=str(error))
+        self._turning = asyncio.create_task(self._turn())
+
+    def close(self) -> None:
+        for task in (self._turning, self._reading):
+            if task is not None:
+                task.cancel()
+
+    def believe(self, token: str) -> Speaker:
+        """Raises Unbelieved; UnknownKey where newer keys may help."""
+        return believe(token, self._keys, self._expected, time.time())
+
+    async def verify(self, token: str) -> Signed:
+        """The same, for the gate: off the loop, and with newer keys where they help. Raises ValueError."""
+        try:
+            speaker = await asyncio.to_thread(self.believe, token)
+        except UnknownKey:
+            if not await self.refreshed():
+                raise
+            speaker = await asyncio.to_thread(self.believe, token)
+        return Signed(speaker.name, speaker.until_s)
+
+    async def refreshed(self) -> bool:
+        """Whether the keys were read anew: at most so often, however many tokens ask for it."""
+        if self._reading is None or self._reading.done():
+            if time.monotonic() - self._tried_s < REFRESH_LEAST_S:
+                return False
+            self._reading = asyncio.create_task(self._refresh())
+        return await asyncio.shield(self._reading)
+
+    async def _turn(self) -> None:
+        file = self._file
+        while True:
+            await asyncio.sleep(LOOK_S if file is not None else self._refresh_s)
+            if file is None or await asyncio.to_thread(partial(stamp, file)) != self._seen:
+                await self._refresh()
+
+    async def _refresh(self) -> bool:
+        self._tried_s = time.monotonic()
+        try:
+            await asyncio.to_thread(self._read)
+        except (OSError, ValueError) as error:
+            log.warning("no keys for signed tokens", url=self._url, why=str(error))
+            return False
+        return True
+
+    def _read(self) -> None:
+        """Blocks. What cannot be read leaves the keys as they are. Raises OSError, ValueError."""
+        file = self._file
+        if file is not None:
+            self._seen = stamp(file)
+            with file.open("rb") as opened:
+                document = opened.read(MOST_JWKS_BYTES + 1)
+        else:
+            with build_opener(NoRedirect).open(self._url, timeout=FETCH_S) as answer:
+                document = answer.read(MOST_JWKS_BYTES + 1)
+        if len(document) > MOST_JWKS_BYTES:
+            raise ValueError(f"it has more than {MOST_JWKS_BYTES} bytes")
+        self._keys = keys_of(document)
+
+
+def stamp(file: Path) -> object:
+    """What changes when the file does, by whatever way it was replaced."""
+    try:
+        found = os.stat(file)
+    except OSError as error:
+        return error.errno
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,140 @@
+"""Who may log in at Kafka's door: the desk of all its connections. Passwords are hashed in threads, a few at a time."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import inf
+
+from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.kafka.connections.login import Busy, Login
+from muster.coordinator.security.facts import PasswordHash, ScramCredential
+from muster.coordinator.security.identity import USER, Identity, Principal
+from muster.coordinator.security.login import plain, scram
+from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
+from muster.coordinator.security.login.limits import LEAST_ITERATIONS, MOST_HASHING, MOST_WAITING_TO_HASH
+from muster.coordinator.security.login.oauth_bearer import OauthBearerServer
+from muster.coordinator.security.login.plain import PlainServer
+from muster.coordinator.security.login.scram import ScramServer
+from muster.coordinator.security.login.signed_tokens import UNKNOWN_KEY
+from muster.coordinator.security.state import SecurityState
+from muster.coordinator.server.security.gate import Told
+from muster.coordinator.server.security.key_ring import KeyRing
+
+NONCE_BYTES = 24
+
+
+class Hashing:
+    """Threads for what takes milliseconds. Raises Busy where too many wait for them."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(MOST_HASHING, "muster-login")
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], Success]) -> Success:
+        if self._waiting >= MOST_WAITING_TO_HASH:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Logins:
+    """Implements `muster.coordinator.kafka.connections.login.Desk`. `secret`: of the node, the same after a restart."""
+
+    def __init__(
+        self,
+        settings: AuthenticationSettings,
+        state: SecurityState,
+        secret: Callable[[], bytes],
+        keys: KeyRing | None,
+        failed: Told,
+    ) -> None:
+        self.mechanisms = settings.mechanisms
+        self.max_frame = settings.sasl_server_max_receive_size
+        self.setup_s = settings.connection_setup_timeout_ms / 1000
+        self.delay_s = settings.connection_failed_authentication_delay_ms / 1000
+        self._max_reauth_s = settings.connections_max_reauth_ms / 1000
+        self._state = state
+        self._secret = secret
+        self._keys = keys
+        self._failed = failed
+        self._hashing = Hashing()
+        self._here: dict[str, set[Login]] = {}
+
+    def begin(self, mechanism: str) -> Mechanism:
+        """See `Desk`."""
+        if mechanism == "PLAIN":
+            return PlainServer(self._password_of, lambda name: plain.stand_in(self._secret(), name))
+        if mechanism == "OAUTHBEARER":
+            assert self._keys is not None, "the settings say where they are"
+            return OauthBearerServer(self._keys.believe)
+        return ScramServer(
+            mechanism,
+            secrets.token_urlsafe(NONCE_BYTES),
+            partial(self._credential_of, mechanism),
+            lambda name: scram.stand_in(self._secret(), mechanism, LEAST_ITERATIONS, name),
+        )
+
+    async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
+        """See `Desk`."""
+        try:
+            try:
+                return await self._hashing.run(work.run)
+            except LoginFailed as failure:
+                if str(failure) != UNKNOWN_KEY or self._keys is None or not await self._keys.refreshed():
+                    raise
+                return await self._hashing.run(work.run)
+        except LoginFailed as failure:
+            if isinstance(mechanism, OauthBearerServer):
+                return mechanism.refused(str(failure))
+            raise
+
+    def identity(self, success: Success, mechanism: str, host: str) -> Identity:
+        """See `Desk`."""
+        now_s = time.monotonic()
+        until_s = now_s + self._max_reauth_s if self._max_reauth_s else inf
+        if success.until_s != inf:
+            until_s = min(until_s, now_s + success.until_s - time.time())
+        return Identity(Principal(USER, success.name), host, mechanism, until_s)
+
+    def failed(self, host: str, mechanism: str, why: str) -> None:
+        """See `Desk`."""
+        self._failed(host, "kafka", mechanism, why)
+
+    def came(self, login: Login) -> None:
+        """See `Desk`."""
+        if login.identity.mechanism != "OAUTHBEARER":
+            self._here.setdefault(login.identity.principal.name, set()).add(login)
+
+    def left(self, login: Login) -> None:
+        """See `Desk`."""
+        name = login.identity.principal.name
+        if logins := self._here.get(name):
+            logins.discard(login)
+            if not logins:
+                del self._here[name]
+
+    def changed(self) -> None:
+        """Users may have gone: their connections go with them."""
+        for name in [name for name in self._here if name not in self._state.users]:
+            for login in tuple(self._here[name]):
+                login.ended("its user was deleted")
+
+    def close(self) -> None:
+        self._hashing.close()
+
+    def _credential_of(self, mechanism: str, name: str) -> ScramCredential | None:
+        user = self._state.users.get(name)
+        return user.scram.get(mechanism) if user is not None else None
+
+    def _password_of(self, name: str) -> PasswordHash | None:
+        user = self._state.users.get(name)
+        return user.password if user is not None else None

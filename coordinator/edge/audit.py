@@ -15,7 +15,7 @@ ACTIONS: Final = frozenset(
     {
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "DeleteRecords",
         "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "HoldGroup", "ResumeGroup", "StartCanary", "EndCanary",
-        "OffsetDelete", "OffsetCommit",
+        "OffsetDelete", "OffsetCommit", "CreateAcls", "DeleteAcls",
     }
 )  # fmt: skip
 """Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send
@@ -92,18 +92,20 @@ def all_named(request: Any) -> Iterable[str]:
     for field in ("topic_names", "groups_names"):
         if getattr(request, field, None):
             return map(str, getattr(request, field))
-    rows = getattr(request, "topics", None) or getattr(request, "resources", None) or ()
+    fields = ("topics", "resources", "creations", "filters")
+    rows = next((rows for rows in (getattr(request, field, None) for field in fields) if rows), ())
     return (str(name_of(row)) for row in rows)
 
 
 def name_of(row: Any) -> object:
-    places = (getattr(row, field, None) for field in ("name", "topic", "resource_name"))
+    fields = ("name", "topic", "resource_name", "resource_name_filter", "principal_filter")
+    places = (getattr(row, field, None) for field in fields)
     return next((name for name in places if name), "?")
 
 
 def refusals(response: Any) -> int:
     if getattr(response, "error_code", 0):
         return 1
-    fields = ("topics", "results", "responses", "members", "groups")
+    fields = ("topics", "results", "responses", "members", "groups", "filter_results")
     rows = next((rows for rows in (getattr(response, field, None) for field in fields) if rows), ())
     return sum(bool(getattr(row, "error_code", 0)) for row in rows)

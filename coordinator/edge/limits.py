@@ -24,13 +24,23 @@ MANY: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("attempts", "logs", "users", "upsertions", "deletions"),
+        *("attempts", "logs", "users", "upsertions", "deletions", "creations"),
     }
 )
 """Lists of up to MAX_ENTRIES."""
 
 FEW: Final = frozenset(
-    {"protocols", "assignors", "states_filter", "types_filter", "resource_types", "set", "scalerMetadata", "guards"}
+    {
+        "protocols",
+        "assignors",
+        "states_filter",
+        "types_filter",
+        "resource_types",
+        "set",
+        "scalerMetadata",
+        "guards",
+        "filters",
+    }
 )
 """Lists of up to MAX_FEW."""
 

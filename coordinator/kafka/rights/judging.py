@@ -7,6 +7,7 @@ from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.security.acl.authorizer import Authorizer
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.acl.rights import ANY_TOPIC, REFUSALS, Right
+from muster.coordinator.security.acl.words import missing
 from muster.coordinator.security.identity import Identity
 
 Item = TypeVar("Item")
@@ -20,14 +21,6 @@ WORDS: Final = {
     ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }
 """Kafka's, with which every sentence of ours on a refusal begins."""
-
-FLAGS: Final = {
-    ResourceType.TOPIC: "--topic",
-    ResourceType.GROUP: "--group",
-    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
-}
-MOST_OF_A_NAME: Final = 249
-"""Characters of a name that a sentence repeats."""
 
 
 class Instead(NamedTuple):
@@ -90,7 +83,10 @@ class May:
 
     def __call__(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME, *, api: str) -> bool:
         """The same; who keeps the audit hears if not."""
-        if self.quietly(call, right, name):
+        # Asked here first: a heartbeat feels every call.
+        if self._allows(call.peer.identity, right.operation, right.resource_type, name):
+            return True
+        if right.instead is not None and self.quietly(call, right, name):
             return True
         if self._tell is not None:
             self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
@@ -124,10 +120,5 @@ def code_of(right: Right) -> int:
 
 def why(call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
     """A sentence that says what is missing to whom. It is the same whether or not there is such a resource."""
-    kind, who = right.resource_type, call.peer.identity.principal
-    shown = name if len(name) <= MOST_OF_A_NAME else f"{name[:MOST_OF_A_NAME]}..."
-    place = "--cluster" if kind is ResourceType.CLUSTER else f"{FLAGS[kind]} '{shown}'"
-    return (
-        f"{WORDS[kind]} {who} needs {right.operation.name} on {kind.name} '{shown}'. Who may alter the cluster can "
-        f"give it: muster acls add --allow-principal {who} --operation {right.operation.name} {place}"
-    )
+    kind = right.resource_type
+    return f"{WORDS[kind]} {missing(call.peer.identity, right.operation, kind, name)}"

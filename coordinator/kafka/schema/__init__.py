@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from muster.coordinator.kafka.schema import connection, groups, logs
+from muster.coordinator.kafka.schema import connection, groups, logs, security
 from muster.coordinator.kafka.schema.notation import Message, read
 
 
 @cache
 def messages() -> dict[str, Message]:
     """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
-    return {message.name: message for part in (connection, groups, logs) for message in read(part.FIELDS)}
+    return {message.name: message for part in (connection, groups, logs, security) for message in read(part.FIELDS)}

@@ -3,7 +3,7 @@
 An allowed READ, WRITE, DELETE or ALTER allows DESCRIBE, ALTER_CONFIGS allows DESCRIBE_CONFIGS. Denials imply nothing.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Set
 from typing import Final, Protocol, TypeAlias
 
@@ -40,56 +40,87 @@ class Authorizer(Protocol):
         """Whether everything is allowed."""
 
 
+Place: TypeAlias = tuple[object, ...]
+"""By what entries are found: a table's word, the type of resource, and a name, or somebody's."""
+
+LITERAL, PREFIXED, OF_PRINCIPAL = "literal", "prefixed", "of principal"
+
+
 class Lists:
     """The entries of one moment, and what was decided by them. Whoever still asks old ones keeps nothing for others."""
 
-    __slots__ = ("kept", "lengths", "literal", "prefixed")
+    __slots__ = ("_lengths", "_table", "kept")
 
-    def __init__(self, acls: Iterable[Acl]) -> None:
-        self.literal: dict[tuple[ResourceType, str], list[Acl]] = {}
-        self.prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
+    def __init__(self) -> None:
+        self._table: dict[Place, list[Acl]] = {}
+        self._lengths: dict[ResourceType, Counter[int]] = {}
+        """How many prefixes there are of each length."""
         self.kept: dict[Asked, bool] = {}
-        found: dict[ResourceType, set[int]] = defaultdict(set)
-        for acl in acls:
-            if acl.pattern is PatternType.PREFIXED:
-                self.prefixed.setdefault((acl.resource_type, acl.name), []).append(acl)
-                found[acl.resource_type].add(len(acl.name))
-            else:
-                self.literal.setdefault((acl.resource_type, acl.name), []).append(acl)
-        self.lengths = {kind: sorted(lengths) for kind, lengths in found.items()}
+
+    def changed(self, gone: Iterable[Acl], come: Iterable[Acl]) -> "Lists":
+        """Those of the next moment. It takes the time of a look at each list that changes, however many there are."""
+        after = Lists()
+        after._table = dict(self._table)
+        after._lengths = {kind: Counter(lengths) for kind, lengths in self._lengths.items()}
+        left, new = by_place(gone), by_place(dict.fromkeys(come))
+        for place in {**left, **new}:
+            touched = {*left.get(place, ()), *new.get(place, ())}
+            before = self._table.get(place, ())
+            after._put(place, [acl for acl in before if acl not in touched] + new.get(place, []))
+        return after
+
+    def _put(self, place: Place, acls: list[Acl]) -> None:
+        table, kind, name = place
+        if table == PREFIXED:
+            assert isinstance(kind, ResourceType)
+            assert isinstance(name, str)
+            lengths = self._lengths.setdefault(kind, Counter())
+            lengths[len(name)] += bool(acls) - (place in self._table)
+            if not lengths[len(name)]:
+                del lengths[len(name)]
+        if acls:
+            self._table[place] = acls
+        else:
+            self._table.pop(place, None)
 
     def naming(self, kind: ResourceType, name: str) -> Iterator[Acl]:
         """Every entry for a resource of this name."""
-        yield from self.literal.get((kind, name), ())
+        yield from self._table.get((LITERAL, kind, name), ())
         if name != WILDCARD:
-            yield from self.literal.get((kind, WILDCARD), ())
-        yield from self.beginning(kind, name)
+            yield from self._table.get((LITERAL, kind, WILDCARD), ())
+        for length in self._lengths.get(kind, ()):
+            yield from self._table.get((PREFIXED, kind, name[:length]), ()) if length <= len(name) else ()
 
-    def beginning(self, kind: ResourceType, name: str) -> Iterator[Acl]:
-        """Every entry for names that begin as this one does."""
-        for length in self.lengths.get(kind, ()):
-            if length > len(name):
-                break
-            yield from self.prefixed.get((kind, name[:length]), ())
+    def of_principals(self, kind: ResourceType, *principals: str) -> list[Acl]:
+        """Every entry about the type of resource that names one of these."""
+        return [acl for who in principals for acl in self._table.get((OF_PRINCIPAL, kind, who), ())]
 
-    def of_kind(self, kind: ResourceType) -> Iterator[Acl]:
-        for table in (self.literal, self.prefixed):
-            for (each, _), acls in table.items():
-                if each is kind:
-                    yield from acls
+
+def by_place(acls: Iterable[Acl]) -> dict[Place, list[Acl]]:
+    """Each twice: by whom it is about, and by what."""
+    found: dict[Place, list[Acl]] = defaultdict(list)
+    for acl in acls:
+        table = PREFIXED if acl.pattern is PatternType.PREFIXED else LITERAL
+        found[table, acl.resource_type, acl.name].append(acl)
+        found[OF_PRINCIPAL, acl.resource_type, acl.principal].append(acl)
+    return found
 
 
 class AclAuthorizer:
-    """Decides by lists. `replace` them whenever they change: decisions are kept until then."""
+    """Decides by lists. `replace` or `change` them whenever they change: decisions are kept until then."""
 
     def __init__(self, super_users: Iterable[Principal] = (), *, allow_if_no_acl_found: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_none = allow_if_no_acl_found
-        self._lists = Lists(())
+        self._lists = Lists()
 
     def replace(self, acls: Iterable[Acl]) -> None:
         """These are all there are, from now on."""
-        self._lists = Lists(acls)
+        self._lists = Lists().changed((), acls)
+
+    def change(self, gone: Iterable[Acl], come: Iterable[Acl]) -> None:
+        """From now on those are no more, and these are, whether or not they were."""
+        self._lists = self._lists.changed(gone, come)
 
     def allows(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         """See `Authorizer.allows`."""
@@ -117,9 +148,8 @@ class AclAuthorizer:
         return who.principal in self._super_users
 
     def _decide_any(self, lists: Lists, who: Identity, operation: Operation, kind: ResourceType) -> bool:
-        mine = [
-            acl for acl in lists.of_kind(kind) if concerns(acl, who) and acl.operation in (operation, Operation.ALL)
-        ]
+        entries = lists.of_principals(kind, *{str(who.principal), str(ANYONE)})
+        mine = [acl for acl in entries if concerns(acl, who) and acl.operation in (operation, Operation.ALL)]
         denied = {acl[:3] for acl in mine if acl.permission is Permission.DENY}
         if (kind, PatternType.LITERAL, WILDCARD) in denied:
             return False

@@ -9,6 +9,7 @@ import structlog
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
+from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import ConnectionLimits
@@ -115,7 +116,7 @@ class KafkaDoor:
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
-        dispatch = Dispatch((groups, records, configs), instruments, tell, guard)
+        dispatch = Dispatch((groups, records, configs, acls_of(security)), instruments, tell, guard)
         await self._listener.start(dispatch, connections_of(settings, security))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -150,6 +151,15 @@ def listener_limits(settings: Settings) -> ListenerLimits:
         settings.kafka_max_unsent_bytes,
         settings.max_connection_creation_rate,
     )
+
+
+def acls_of(security: "Security | None") -> object:
+    """Who answers what is asked of access control lists."""
+    if security is None:
+        return NoAcls()
+    from muster.coordinator.kafka.acls.handlers import AclHandlers
+
+    return AclHandlers(security.acls)
 
 
 def guard_of(security: "Security | None", broker: Broker, auto_create: bool) -> Guarding | None:

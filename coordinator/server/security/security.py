@@ -1,13 +1,15 @@
 """What a node that asks who may do what is made of. Made, and imported, only with `authorizer=acl`."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.facts import Change, SecretKey
+from muster.coordinator.security.facts import AclKey, Change, SecretKey
 from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
 from muster.coordinator.server.security.key_ring import KeyRing
@@ -40,14 +42,15 @@ class Security:
         self.topic_rights = TopicRightsOf(
             self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found
         )
-        self.store.on_change(self._changed)
+        self.acls = Acls(self.store)
+        self.store.on_changes(self._changed)
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
         self.store.load()
-        self._changed()
+        self.authorizer.replace(self.store.state.acls)
 
     async def start(self) -> None:
         """Raises StorageError."""
@@ -66,7 +69,10 @@ class Security:
     def _secret(self) -> bytes:
         return self.store.state.secrets[SALTS]
 
-    def _changed(self) -> None:
-        self.authorizer.replace(self.store.state.acls)
-        self.topic_rights.replace(self.store.state.acls)
+    def _changed(self, changes: Sequence[Change]) -> None:
+        acls = {change.key.acl: change.value is not None for change in changes if isinstance(change.key, AclKey)}
+        if acls:
+            come = [acl for acl, there in acls.items() if there]
+            self.authorizer.change(acls.keys() - come, come)
+            self.topic_rights.replace(self.store.state.acls)
         self.rights.changed.tell()

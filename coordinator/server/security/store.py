@@ -33,7 +33,7 @@ class SecurityStore:
         self.state = SecurityState()
         self._broker = broker
         self._writing = asyncio.Lock()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._broken = ""
 
     def load(self) -> None:
@@ -52,6 +52,10 @@ class SecurityStore:
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call this after every change."""
+        self._listeners.append(lambda changes: changed())
+
+    def on_changes(self, changed: Callable[[Sequence[Change]], None]) -> None:
+        """The same, for who wants to know what has changed."""
         self._listeners.append(changed)
 
     async def write(self, changes: Sequence[Change]) -> None:
@@ -79,7 +83,7 @@ class SecurityStore:
                 raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
             self.state.apply(changes)
             for changed in self._listeners:
-                changed()
+                changed(changes)
 
     def _read(self) -> Iterator[Iterable[Change]]:
         log = self._log

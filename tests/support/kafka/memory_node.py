@@ -7,6 +7,7 @@ from typing import Self
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
@@ -44,6 +45,8 @@ class MemoryNode:
         self._settings: Settings = load_settings(None, given | settings)
         self._topics = topics
         self._authorizer = authorizer
+        self.acls: Callable[[Broker], object] = lambda broker: NoAcls()
+        """Makes who answers what is asked of access control lists."""
         self.bugs: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -82,7 +85,7 @@ class MemoryNode:
         guard = None
         if self._authorizer is not None:
             guard = Guard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))
-        self.dispatch = Dispatch((groups, records, configs), guard=guard)
+        self.dispatch = Dispatch((groups, records, configs, self.acls(self.broker)), guard=guard)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -1,0 +1,58 @@
+"""Who may do what, looked up and changed, for whichever door asks. The caller's right to that is checked before."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from muster.coordinator.security.acl.filters import AclFilter, found
+from muster.coordinator.security.acl.model import Acl
+from muster.coordinator.security.acl.validation import MOST_ACLS
+from muster.coordinator.security.facts import AclKey, Change
+from muster.coordinator.server.security.store import SecurityStore
+
+MOST_AT_ONCE: Final = 200
+"""Entries of one write: however long their names, they fit it."""
+
+MOST_COMPARED: Final = 100_000
+"""Entries times filters that are compared at once; more of them are, in a thread."""
+
+
+class TooManyAcls(ValueError):
+    """There is no room for more."""
+
+
+class Acls:
+    """The lists of a SecurityStore. What is refused changes nothing; of what the disk fails, a part may stand."""
+
+    def __init__(self, store: SecurityStore) -> None:
+        self._store = store
+
+    async def described(self, wanted: AclFilter) -> list[Acl]:
+        (matching,) = await self._found([wanted])
+        return matching
+
+    async def create(self, acls: Sequence[Acl]) -> None:
+        """Those that are there already stay. Raises TooManyAcls, StorageError."""
+        there = self._store.state.acls
+        fresh = [acl for acl in dict.fromkeys(acls) if acl not in there]
+        if len(there) + len(fresh) > MOST_ACLS:
+            raise TooManyAcls(f"{len(there)} entries are there, and {len(fresh)} to come; expected at most {MOST_ACLS}")
+        await self._write([Change(AclKey(acl), acl) for acl in fresh])
+
+    async def delete(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Take away what each filter means, and tell it. Raises StorageError."""
+        matching = await self._found(wanted)
+        gone = dict.fromkeys(acl for some in matching for acl in some)
+        await self._write([Change(AclKey(acl), None) for acl in gone])
+        return matching
+
+    async def _found(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
+        there = self._store.state.acls
+        if len(there) * sum(each.exact() is None for each in wanted) <= MOST_COMPARED:
+            return [found(there, each) for each in wanted]
+        copied = frozenset(there)
+        return await asyncio.to_thread(lambda: [found(copied, each) for each in wanted])
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        for begin in range(0, len(changes), MOST_AT_ONCE):
+            await self._store.write(changes[begin : begin + MOST_AT_ONCE])

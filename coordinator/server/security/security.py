@@ -51,6 +51,7 @@ class Security:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
         self.store.load()
         self.authorizer.replace(self.store.state.acls)
+        self.topic_rights.replace(self.store.state.acls)
 
     async def start(self) -> None:
         """Raises StorageError."""

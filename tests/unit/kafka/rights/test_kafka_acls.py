@@ -90,9 +90,9 @@ async def described(root: Asked, version: int = 3, **more: Any) -> list[tuple[An
     assert answer.error_code == 0, answer
     return [
         (
-            each.resource_type,
-            each.pattern_type,
-            each.resource_name,
+            of.resource_type,
+            of.pattern_type,
+            of.resource_name,
             entry.principal,
             entry.operation,
             entry.permission_type,

@@ -72,6 +72,11 @@ REAL_RUNS = (
         (f"{INTEGRATION}web/",),
     ),
     Part(
+        "certificates",
+        "clients of Kafka, gRPC and HTTP over TLS, known by their certificates",
+        (f"{INTEGRATION}security/test_tls_clients.py",),
+    ),
+    Part(
         "web page",
         "a real Chromium sees who owns what, what moved last and why",
         (f"{INTEGRATION}page/test_page.py::test_a_stranger_sees_who_owns_what_and_what_moved_last",),
@@ -153,6 +158,14 @@ REST = (
         ),
     ),
     Part("node, all", "the edge, health, settings, simulations, kills", (f"{INTEGRATION}node/",)),
+    Part(
+        "certificates, all",
+        "certificates that change under load; handshakes broken off, garbage, slow readers",
+        (
+            f"{INTEGRATION}security/",
+            f"{INTEGRATION}security/test_tls_clients.py::test_certificates_are_changed_under_load_and_no_request_fails",
+        ),
+    ),
     Part(
         "kafka's door, all",
         "groups and offsets in every version, mixed groups, hostile bytes",

@@ -35,6 +35,7 @@ COMMANDS = {
     "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations, and scalers, on one workload."),
     "zookeeper": Lazy("muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
+    "certs": Lazy("muster.coordinator.cli.certs.command:certs", "Make certificates for development, and show some."),
     "doctor": Lazy("muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."),
     "top": Lazy("muster.coordinator.cli.top.command:top", "Watch the groups of a node, live."),
     "completion": Lazy("muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."),

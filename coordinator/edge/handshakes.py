@@ -10,12 +10,13 @@ from typing import Final
 
 import structlog
 
+from muster.coordinator.edge.paced import Paced
 from muster.coordinator.edge.seldom import Seldom
+from muster.coordinator.edge.tls import Tls
 
 MOST: Final = 1_000
 """Handshakes at once. One takes milliseconds: beyond it the one that has taken longest is cut off."""
 
-HANDSHAKE_S: Final = 10.0
 CLOSING_S: Final = 5.0
 """How long a connection that is closed waits for its peer to say so."""
 
@@ -36,20 +37,15 @@ class Handshakes:
 
     def __init__(
         self,
-        door: str,
+        tls: Tls,
         listening: socket.socket,
-        context: ssl.SSLContext,
-        make: Callable[[], asyncio.BaseProtocol],
+        make: Callable[[], asyncio.Protocol],
         admits: Callable[[str], bool],
-        *,
-        timeout_s: float = HANDSHAKE_S,
     ) -> None:
-        self._door = door
+        self._tls = tls
         self._listening = listening
-        self._context = context
         self._make = make
         self._admits = admits
-        self._timeout_s = timeout_s
         self._under_way: dict[asyncio.Task[None], str] = {}
         self._hosts: Counter[str] = Counter()
         self._told = Seldom(TELL_EVERY_S)
@@ -103,17 +99,13 @@ class Handshakes:
     async def _greet(self, sock: socket.socket, host: str) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make,
+                lambda: Paced(self._make()),
                 sock,
-                ssl=self._context,
-                ssl_handshake_timeout=self._timeout_s,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=self._tls.handshake_s,
                 ssl_shutdown_timeout=CLOSING_S,
             )
-        except asyncio.CancelledError:
-            sock.close()
-            raise
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            sock.close()
             self._tell(host, why_of(error))
 
     def _over(self, task: asyncio.Task[None]) -> None:
@@ -122,7 +114,7 @@ class Handshakes:
         if not self._hosts[host]:
             del self._hosts[host]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a handshake could not be made", door=self._door, peer=host, exc_info=error)
+            log.error("a handshake could not be made", door=self._tls.door, peer=host, exc_info=error)
 
     def _cut_longest(self) -> None:
         task, host = next(iter(self._under_way.items()))
@@ -130,9 +122,9 @@ class Handshakes:
         self._tell(host, f"{MOST} handshakes are under way, and this one took longest")
 
     def _tell(self, host: str, why: str) -> None:
-        untold = self._told.due(host, asyncio.get_running_loop().time())
+        untold = self._told.due(f"{host} {why}", asyncio.get_running_loop().time())
         if untold is not None:
-            log.warning("no TLS connection", door=self._door, peer=host, why=why, untold=untold)
+            log.warning("no TLS connection", door=self._tls.door, peer=host, why=why, untold=untold)
 
 
 def why_of(error: Exception) -> str:

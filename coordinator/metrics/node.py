@@ -46,6 +46,8 @@ class NodeFigures:
     dropped: Mapping[Level, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     """Bytes of answers by door."""
+    expiries: Mapping[str, float] = field(default_factory=dict)
+    """When certificates end, by listener."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -88,6 +90,7 @@ def families(
     yield gauge("muster_inbox_events", {(): figures.inbox})
     yield gauge("muster_parked_requests", by_word(figures.parked))
     yield gauge("muster_connections", by_word(figures.connections))
+    yield gauge("muster_certificate_expiry_timestamp_seconds", by_word(figures.expiries))
     yield gauge("muster_unread_bytes", by_word(figures.unread))
     yield gauge("muster_shard_status", dict(statuses(figures.shards)))
     yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})

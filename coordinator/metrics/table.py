@@ -222,6 +222,13 @@ OF_NODE: Final = (
         "Requests that wait on purpose: join, sync, fetch, session (streams).",
     ),
     Family(
+        "muster_certificate_expiry_timestamp_seconds",
+        GAUGE,
+        NODE,
+        ("listener",),
+        "When the first certificate that a listener shows ends, in seconds since 1970; none for plaintext ones.",
+    ),
+    Family(
         "muster_connections",
         GAUGE,
         NODE,

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.types import Scope
 
 from muster.coordinator.edge.gate import AsksWho
+from muster.coordinator.edge.tls import CERTIFICATE
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.web.asks import Refused
@@ -40,7 +41,7 @@ class Entry:
             return await self.gate.identify(
                 host=scope["client"][0] if scope.get("client") else "",
                 authorization=authorization,
-                certificate=scope.get("extensions", {}).get("muster.certificate"),
+                certificate=scope.get("extensions", {}).get(CERTIFICATE),
                 door=DOOR,
             )
         except NotAuthenticated as error:

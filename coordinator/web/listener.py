@@ -3,16 +3,20 @@
 import asyncio
 import logging
 import socket
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from muster.coordinator.edge.tls import CERTIFICATE, Tls
 from muster.coordinator.web.asks import Refused
 from muster.coordinator.web.guard import MOST_HEADER_BYTES, SECURITY_HEADERS
 from muster.coordinator.web.refusals import JSON, response_of
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.handshakes import Handshakes
 
 BACKLOG: Final = 512
 
@@ -42,6 +46,9 @@ class Connection(H11Protocol):
         transport.set_write_buffer_limits(high=0)  # Every byte that is not taken at once is waited for.
         if len(self.connections) >= self.most and not self._place_made():
             transport.abort()
+        handshake = transport.get_extra_info("ssl_object")
+        if handshake is not None and (certificate := handshake.getpeercert(binary_form=True)) is not None:
+            self.app = certified(self.app, certificate)
         super().connection_made(transport)
         self._watch()
 
@@ -123,16 +130,36 @@ class HttpListener:
         self._socket = listening
         self._max_connections = max_connections
         self._server: Server | None = None
+        self._handshakes: Handshakes | None = None
 
-    async def start(self, app: ASGIApp) -> None:
+    async def start(self, app: ASGIApp, tls: Tls | None = None) -> None:
         """Answer requests. No thread, no signal handler, and no clock of its own: an idle listener does nothing."""
         # Uvicorn tells of each client that speaks no HTTP; what fails inside the application is told by the guard.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         server = Server(config_of(app, self._max_connections))
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
-        await server.startup(sockets=[self._socket])
+        if tls is None:
+            await server.startup(sockets=[self._socket])
+        else:
+            await self._start_tls(server, tls)
         self._server = server
+
+    async def _start_tls(self, server: Server, tls: Tls) -> None:
+        """As the server would, but that handshakes are bounded."""
+        from muster.coordinator.edge.handshakes import Handshakes
+
+        config = server.config
+        await server.lifespan.startup()
+        server.servers, server.started = [], True
+        made: Any = config.http_protocol_class
+        self._handshakes = Handshakes(
+            tls,
+            self._socket,
+            lambda: made(config=config, server_state=server.server_state, app_state=server.lifespan.state),
+            admits=lambda host: True,
+        )
+        self._handshakes.start()
 
     @property
     def connections(self) -> int:
@@ -142,6 +169,8 @@ class HttpListener:
     async def close(self, grace_s: float) -> None:
         """Let nobody in any more, wait for answers under way, and cut off whoever is left after the grace."""
         server, self._server = self._server, None
+        if self._handshakes is not None:
+            self._handshakes.close()
         if server is None:
             self._socket.close()
             return
@@ -154,6 +183,16 @@ class HttpListener:
                 task.cancel()
         for connection in tuple(state.connections):
             connection.transport.abort()
+
+
+def certified(app: ASGIApp, certificate: bytes) -> ASGIApp:
+    """The application, told who asks by what certificate."""
+
+    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = {**scope.get("extensions", {}), CERTIFICATE: certificate}
+        await app({**scope, "extensions": extensions}, receive, send)
+
+    return told
 
 
 def config_of(app: ASGIApp, max_connections: int) -> Config:

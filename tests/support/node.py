@@ -34,6 +34,8 @@ class NodeProcess:
         self.data = data
         self._program = program
         self.settings = SMALL | (settings or {})
+        given = self.settings.pop("listeners", "")
+        self._spoken = protocol_of(given)
         self.address = "127.0.0.1:0"
         self.kafka_address = ""
         """Where Kafka's protocol is served, with the setting kafka.listeners."""
@@ -44,7 +46,7 @@ class NodeProcess:
     def start(self) -> None:
         """Start and wait until it answers; its own announcement says where."""
         command = [*self._program, "serve", "--announce"]
-        command += ["--data", str(self.data), "--listen", self.address]
+        command += ["--data", str(self.data), "--listen", self._spoken + self.address]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         log = (self.data.parent / f"{self.data.name}.log").open("ab")
@@ -60,10 +62,10 @@ class NodeProcess:
         self.address = f"{told['host']}:{told['port']}"
         if "kafka_port" in told:
             self.kafka_address = f"{told['kafka_host']}:{told['kafka_port']}"
-            self.settings["kafka.listeners"] = self.kafka_address
+            self.settings["kafka.listeners"] = protocol_of(self.settings["kafka.listeners"]) + self.kafka_address
         if "http_port" in told:
             self.http = f"{told['http_host']}:{told['http_port']}"
-            self.settings["http.listeners"] = self.http
+            self.settings["http.listeners"] = protocol_of(self.settings["http.listeners"]) + self.http
 
     @property
     def pid(self) -> int:
@@ -90,6 +92,12 @@ class NodeProcess:
         assert process.stdout is not None
         process.stdout.close()
         return code
+
+
+def protocol_of(listener: str) -> str:
+    """`SSL://` of `SSL://127.0.0.1:0`; nothing of `127.0.0.1:0`."""
+    named, slashes, _ = listener.rpartition("://")
+    return named + slashes
 
 
 @contextmanager

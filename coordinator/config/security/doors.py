@@ -3,7 +3,7 @@
 Every function raises ValueError with a sentence that begins with the setting to look at.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from pydantic import ValidationError
@@ -24,14 +24,35 @@ def check_doors(doors: Mapping[str, Door], tls: TlsSettings, *, open_by_name: Co
     for name, door in doors.items():
         if door.encrypted:
             check_certificates(name, tls.certificates_of(name), tls)
-            raise ValueError(f"{DOORS[name]} is {text_of(door)} ({door.protocol}), but TLS is not served yet")
-        if not (is_loopback(door.address.host) or tls.allow_insecure_listeners or name in open_by_name):
+        elif not (is_loopback(door.address.host) or tls.allow_insecure_listeners or name in open_by_name):
             raise ValueError(
                 f"{DOORS[name]} is {text_of(door)} ({door.protocol}), which other machines reach: what is said there "
                 f"is read on the way, and nobody is who they say they are; expected "
                 f"{'SASL_SSL' if door.asks_by_sasl else 'SSL'}:// with ssl.keystore.location, a loopback address such "
                 f"as 127.0.0.1, or {OPENS[name]} by name"
             )
+
+
+def open_doors(doors: Mapping[str, Door], authorizer: str) -> Iterator[tuple[str, str, str]]:
+    """Of each door that other machines reach and that is not shut as it might be: its setting, address, and to whom it
+    is open.
+
+    >>> from muster.coordinator.config.addresses import parse_door
+    >>> door = parse_door("0.0.0.0:9290")
+    >>> [why for _, _, why in open_doors({"grpc": door}, "none")]
+    ['who reaches it may do everything, and who is on the way reads and changes what is said']
+    """
+    for name, door in doors.items():
+        if is_loopback(door.address.host) or (door.encrypted and authorizer != "none"):
+            continue
+        reads = "who is on the way reads and changes what is said, passwords and tokens among it"
+        if authorizer != "none":
+            why = reads
+        elif door.encrypted:
+            why = "who reaches it may do everything"
+        else:
+            why = "who reaches it may do everything, and who is on the way reads and changes what is said"
+        yield DOORS[name], f"{door.protocol}://{text_of(door)}", why
 
 
 def check_own_settings(doors: Mapping[str, Door], tls: TlsSettings) -> None:

@@ -13,6 +13,10 @@ LISTENER_NAME: Final = "listener.name."
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 
+class BadCertificate(ValueError):
+    """A certificate, key or bundle cannot be used; the text says which, where it lies, why, and what to do."""
+
+
 class CertificateSettings(BaseModel):
     """What one listener shows, and asks for."""
 
@@ -94,6 +98,12 @@ class CertificateSettings(BaseModel):
     @property
     def tls_versions(self) -> frozenset[str]:
         return frozenset(words(self.ssl_enabled_protocols))
+
+    @property
+    def certificate_files(self) -> tuple[str, ...]:
+        """The files that are read for a handshake."""
+        trusted = self.ssl_truststore_location if self.ssl_client_auth != "none" else ""
+        return tuple(path for path in (self.ssl_keystore_location, trusted) if path)
 
     @property
     def mapping_rules(self) -> tuple[Rule, ...]:

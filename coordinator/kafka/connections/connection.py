@@ -115,6 +115,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         self._peer = Peer(str(name[0]) if name else "", self._loop.create_future())
+        self._peer.identity = self._shared.who(transport, self._peer.host)
         keep_alive(transport.get_extra_info("socket"))
         self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes)
         self._let_in = self._on_open(self)

@@ -5,15 +5,20 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
 from muster.coordinator.edge.seldom import Seldom
 from muster.coordinator.edge.sockets import listening_socket
+from muster.coordinator.edge.tls import Tls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
+from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, NOBODY, Shared
 from muster.coordinator.kafka.dispatch import Dispatch
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.handshakes import Handshakes
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -67,6 +72,7 @@ class KafkaListener:
         self._pace = Pace(limits.max_creation_rate)
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
+        self._handshakes: Handshakes | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._connections: set[Connection] = set()
         self._hosts: Counter[str] = Counter()
@@ -104,21 +110,31 @@ class KafkaListener:
         if self._socket is not None:
             self._socket.close()
 
-    async def start(self, dispatch: Dispatch, opened: Callable[..., Connection] | None = None) -> None:
-        """Answer clients: `opened` makes their connections, where not by `Connection`."""
+    async def start(
+        self, dispatch: Dispatch, opened: Callable[..., Connection] | None = None, tls: Tls | None = None
+    ) -> None:
+        """Answer clients, with `tls` after a handshake; `opened` makes their connections, where not by `Connection`."""
         assert self._socket is not None, "bind() comes before start()"
         loop, made = asyncio.get_running_loop(), Connection if opened is None else opened
-        self._server = await loop.create_server(
-            lambda: made(dispatch, self._limits.connection, self._let_in, self._gone, self._shared),
-            sock=self._socket,
-            backlog=BACKLOG,
-        )
+
+        def make() -> Connection:
+            return made(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
+
+        if tls is None:
+            self._server = await loop.create_server(make, sock=self._socket, backlog=BACKLOG)
+        else:
+            from muster.coordinator.edge.handshakes import Handshakes
+
+            self._shared.identity_of = tls.identity_of
+            self._handshakes = Handshakes(tls, self._socket, make, self._admits)
+            self._handshakes.start()
         self._sweeping = loop.create_task(self._sweep())
 
     def drain(self) -> None:
         """Let nobody in any more; connections close as soon as what they asked is answered."""
-        if self._server is not None:
-            self._server.close()
+        for accepting in (self._server, self._handshakes):
+            if accepting is not None:
+                accepting.close()
         for connection in tuple(self._connections):
             connection.drain()
 
@@ -151,11 +167,9 @@ class KafkaListener:
 
     def _let_in(self, connection: Connection) -> bool:
         host = connection.peer.host
-        if len(self._connections) >= self._limits.max_connections:
-            self._tell_refused("all", host, f"{len(self._connections)} are open (max.connections)")
+        if connection.peer.identity is NOBODY:
             return False
-        if self._hosts[host] >= self._limits.max_connections_per_host:
-            self._tell_refused(host, host, f"{self._hosts[host]} are open from it (max.connections.per.ip)")
+        if not self._has_room(host, len(self._connections), self._hosts[host]):
             return False
         wait_s = self._pace.wait_s(asyncio.get_running_loop().time())
         if wait_s > LONGEST_WAIT_S:
@@ -166,6 +180,21 @@ class KafkaListener:
         self._hosts[host] += 1
         self._connections.add(connection)
         self._all_gone.clear()
+        return True
+
+    def _admits(self, host: str) -> bool:
+        """Whether a handshake may begin: those under way count as connections."""
+        assert self._handshakes is not None, "asked by them"
+        greeted = self._handshakes.under_way, self._handshakes.of(host)
+        return self._has_room(host, len(self._connections) + greeted[0], self._hosts[host] + greeted[1])
+
+    def _has_room(self, host: str, connections: int, of_host: int) -> bool:
+        if connections >= self._limits.max_connections:
+            self._tell_refused("all", host, f"{connections} are open (max.connections)")
+            return False
+        if of_host >= self._limits.max_connections_per_host:
+            self._tell_refused(host, host, f"{of_host} are open from it (max.connections.per.ip)")
+            return False
         return True
 
     def _tell_refused(self, limit: str, host: str, why: str) -> None:

@@ -1,12 +1,14 @@
 """What the connections of one node have in common: what their clients leave unread, and what is told of refusals."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
 
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.seldom import Seldom
+from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
 
 TELL_EVERY_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""
@@ -15,6 +17,10 @@ DEFAULT_UNREAD_BYTES = 256 << 20
 """The default of `kafka.max.unsent.bytes`."""
 
 log = structlog.get_logger("muster.kafka")
+
+
+NOBODY = Identity(ANONYMOUS, "nobody")
+"""Whom a certificate names that is nobody's by the rules of the node."""
 
 
 class Holder(Protocol):
@@ -36,10 +42,18 @@ class Shared:
 
     def __init__(self, max_unread: int = DEFAULT_UNREAD_BYTES) -> None:
         self.leftovers = Leftovers()
+        self.identity_of: Callable[[Any, str], Identity | None] | None = None
+        """By a handshake and an address, where connections begin with one."""
         self._max_unread = max_unread
         self._held: dict[Holder, int] = {}
         self._unread = 0
         self._excesses = Seldom(TELL_EVERY_S)
+
+    def who(self, transport: asyncio.BaseTransport, host: str) -> Identity:
+        """Who speaks on a connection that was just made; `NOBODY` is not let in, which has been told."""
+        if self.identity_of is None:
+            return SOMEBODY
+        return self.identity_of(transport.get_extra_info("ssl_object"), host) or NOBODY
 
     @property
     def unread(self) -> int:

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.sockets import listening_socket
+from muster.coordinator.edge.tls import Tls
 from muster.coordinator.errors import Denied, Draining, Overloaded
 from muster.coordinator.metrics.instruments import Meter
 from muster.coordinator.observe.changes import Changes
@@ -87,14 +88,14 @@ class HttpDoor:
         if self._socket is not None:
             self._socket.close()
 
-    async def start(self, inside: "Inside", gate: AsksWho | None = None) -> None:
+    async def start(self, inside: "Inside", gate: AsksWho | None = None, tls: Tls | None = None) -> None:
         """Answer requests, probes among them, whether or not the groups are loaded."""
         assert self._loading is not None, "bind() comes before start()"
         assert self._socket is not None, "it gave way: there is nothing to start"
         app, listener = await self._loading
         self._inside = inside
         self._listener = listener.HttpListener(self._socket, self._settings.http_max_connections)
-        await self._listener.start(app.app_of(inside, self._settings, inside.meter, gate))
+        await self._listener.start(app.app_of(inside, self._settings, inside.meter, gate), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port)
 
     def drain(self) -> None:

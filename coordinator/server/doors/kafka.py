@@ -9,6 +9,7 @@ import structlog
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
+from muster.coordinator.edge.tls import Tls
 from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
@@ -85,6 +86,7 @@ class KafkaDoor:
         instruments: "Instruments | None" = None,
         observed: ObservedGroups | None,
         elsewhere: Callable[[str], bool],
+        tls: Tls | None = None,
         tell: Tell,
         security: "Security | None" = None,
     ) -> None:
@@ -117,7 +119,7 @@ class KafkaDoor:
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
         dispatch = Dispatch((groups, records, configs, acls_of(security)), instruments, tell, guard)
-        await self._listener.start(dispatch, connections_of(settings, security))
+        await self._listener.start(dispatch, connections_of(settings, security), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

@@ -85,11 +85,13 @@ class Listener:
         self._services = tuple(services)
         self._health = health.aio.HealthServicer()
 
-    def bind(self, host: str, port: int) -> int:
+    def bind(self, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises AddressTaken."""
         probe(host, port)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
+            if credentials is not None:
+                return self._server.add_secure_port(address, credentials)
             return self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise AddressTaken(f"cannot listen on {address}: {error}") from error

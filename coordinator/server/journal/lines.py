@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from muster.coordinator.config import Address, Settings, known_settings
+from muster.coordinator.config.security.doors import open_doors
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, Tell, watched
@@ -149,8 +150,10 @@ def str_of(address: Address | None) -> str:
 
 
 def tell_start(settings: Settings) -> None:
-    """With the settings that differ from their defaults."""
+    """With the settings that differ from their defaults, and what is open to whom."""
     log.info("started", **dict(differing(settings)))
+    for name, address, why in open_doors(settings.doors, settings.authorizer):
+        log.warning("open to others", listener=name, address=address, why=why)
 
 
 def differing(settings: Settings) -> Iterable[tuple[str, str]]:

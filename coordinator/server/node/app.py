@@ -151,13 +151,16 @@ class Node:
 
         A group is served as soon as its shard is loaded; until then its members hear COORDINATOR_LOAD_IN_PROGRESS.
 
-        Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
-        use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster), the port given back.
-        A data directory is locked before ZooKeeper hears of it; a new one is made after ZooKeeper has agreed.
+        Raises BadCertificate and AddressTaken before anything on disk is touched, and the log's own errors (a data
+        directory that is in use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster),
+        the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
+        self._certificates = await secured_by.certificates_of(self._settings)
         services = self._observing.services if self._observing else ()
         self._listener = Listener(transport_limits(self._settings), NAMES + services)
-        self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
+        self._bound = self._bound._replace(
+            port=self._listener.bind(*self._bound, secured_by.credentials_for_grpc(self._certificates))
+        )
         try:
             if self._kafka is not None:
                 self._kafka.bind()
@@ -170,7 +173,7 @@ class Node:
             await self._meet_zookeeper()
             if group_log is None:
                 group_log = await asyncio.to_thread(self._open_log)
-            self._security = await secured_by.security_of(self._settings, self.broker)
+            self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
             self._load_groups(group_log)
             await self._register()
         except BaseException:
@@ -178,10 +181,9 @@ class Node:
                 self.broker.close()
             await self._leave_zookeeper()
             await self._listener.give_back()
-            if self._kafka is not None:
-                self._kafka.give_back()
-            if self._http is not None:
-                self._http.give_back()
+            for door in (self._kafka, self._http):
+                if door is not None:
+                    door.give_back()
             raise
         self._start_driver()
         table = audited(self._table(), tell := secured_by.teller(self._security))
@@ -199,7 +201,9 @@ class Node:
         limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
-        self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
+        self._upkeep = Upkeep(
+            self._settings, self._clock, conditions, self.broker, self._group_log, self.engine, self._certificates
+        )
         await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
@@ -213,6 +217,7 @@ class Node:
                 elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
                 tell=tell,
                 security=self._security,
+                tls=secured_by.tls_of(self._certificates, "kafka"),
             )
         if self._http is not None:
             from muster.coordinator.server.doors.http import Inside
@@ -221,7 +226,7 @@ class Node:
             inside = Inside(
                 self, self._settings, table, malformed, conditions, self._clock, secured_by.sees_of(self._security)
             )
-            await self._http.start(inside, gate)
+            await self._http.start(inside, gate, secured_by.tls_of(self._certificates, "http"))
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
         if self._central is not None:
@@ -237,20 +242,18 @@ class Node:
         await self._leave_zookeeper()
         await self._listener.announce_shutdown()
         self.methods.drain()
-        if self._kafka is not None:
-            self._kafka.drain()
-        if self._http is not None:
-            self._http.drain()
+        for door in (self._kafka, self._http):
+            if door is not None:
+                door.drain()
         self._watchers.close()
         if self._observing is not None:
             self._observing.drain()
         self._sessions.close()
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
-        if self._kafka is not None:
-            await self._kafka.close(LAST_WORDS_S)
-        if self._http is not None:
-            await self._http.close(LAST_WORDS_S)
+        for door in (self._kafka, self._http):
+            if door is not None:
+                await door.close(LAST_WORDS_S)
         self._upkeep.stop()
         await close(self._observing, self._tracing)
         await asyncio.to_thread(self.broker.close)
@@ -366,15 +369,14 @@ class Node:
 
         assert self.measuring is not None, "a node with a listener counts"
         gauges = Gauges(
-            self.driver,
-            self.engine,
-            self.telling.conditions,
+            *(self.driver, self.engine, self.telling.conditions),
             address=lambda: f"{self.advertised.host}:{self.advertised.port}",
             kafka=self._kafka,
             http=self._http,
             methods=self.methods,
             fetches=self.log_requests.parking,
             sessions=self._sessions,
+            expiries=secured_by.expiries_of(self._certificates),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 

@@ -13,6 +13,7 @@ import structlog
 
 from muster.coordinator.allocator import keep_freed_memory, share_arenas
 from muster.coordinator.config import Settings
+from muster.coordinator.config.security.tls import BadCertificate
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.journal.lines import tell_start
@@ -68,7 +69,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
     try:
         await node.start()
-    except (AddressTaken, PartitionCountConflict, StorageError, ZooKeeperError) as error:
+    except (AddressTaken, BadCertificate, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
     tell_start(settings)

@@ -1,7 +1,7 @@
 """Who may do what on a node: made, and imported, only where a setting asks for it."""
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
@@ -9,23 +9,55 @@ from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.rights import RightsOf, everything
+from muster.coordinator.edge.tls import Tls
 from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.journal.lines import tell_action
 from muster.storage.broker.broker import Broker
 from muster.storage.service.staging import StagingService
 
 if TYPE_CHECKING:
+    import grpc
+
     from muster.coordinator.server.security.rights.asking import Rights
     from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.tls.listeners import Certificates
 
 
-async def security_of(settings: Settings, broker: Broker) -> "Security | None":
+async def certificates_of(settings: Settings) -> "Certificates | None":
+    """None where no listener speaks TLS. Raises BadCertificate."""
+    if not any(door.encrypted for door in settings.doors.values()):
+        return None
+    from muster.coordinator.server.security.tls.listeners import Certificates
+
+    return await asyncio.to_thread(Certificates, settings)
+
+
+def credentials_for_grpc(certificates: "Certificates | None") -> "grpc.ServerCredentials | None":
+    """None where gRPC is spoken in the clear."""
+    if certificates is None or (own := certificates.of("grpc")) is None:
+        return None
+    from muster.coordinator.server.grpc.credentials import credentials_of
+
+    return credentials_of(lambda: own.material, asks=own.given.ssl_client_auth == "required")
+
+
+def expiries_of(certificates: "Certificates | None") -> Callable[[], Mapping[str, float]]:
+    """When what listeners show ends, by the clock of the wall."""
+    return dict if certificates is None else certificates.expiries
+
+
+def tls_of(certificates: "Certificates | None", door: str) -> Tls | None:
+    own = None if certificates is None else certificates.of(door)
+    return None if own is None else own.tls()
+
+
+async def security_of(settings: Settings, broker: Broker, certificates: "Certificates | None") -> "Security | None":
     """None where nobody is asked who they are. Raises SecurityDamaged, StorageError."""
     if settings.authorizer == "none":
         return None
     from muster.coordinator.server.security.security import Security
 
-    security = Security(settings, broker)
+    security = Security(settings, broker, certificates)
     await asyncio.to_thread(security.load)
     await security.start()
     return security

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,6 +24,9 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
 
+if TYPE_CHECKING:
+    from muster.coordinator.server.security.tls.listeners import Certificates
+
 TICK_S = 1.0
 """How often the log does its periodic work."""
 
@@ -40,6 +44,7 @@ class Upkeep:
         broker: Broker,
         group_log: BrokerGroupLog,
         engine: Engine,
+        certificates: "Certificates | None" = None,
     ) -> None:
         self._clock = clock
         self._conditions = conditions
@@ -50,10 +55,15 @@ class Upkeep:
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._last_room, self._refusal = LastRoom(settings.data_dir), ""
         self._log_troubles = LogTroubles(broker.troubles, conditions)
+        self._certificates = certificates
+        if certificates is not None:
+            certificates.start(conditions)
         self._tasks = (asyncio.create_task(self._tick()), asyncio.create_task(self._compact()))
 
     def stop(self) -> None:
         """Begin nothing more. A compaction's thread lets go of the log when the log is closed."""
+        if self._certificates is not None:
+            self._certificates.stop()
         for task in self._tasks:
             task.cancel()
 

@@ -22,6 +22,7 @@ MISSING: Final = (
     "this node asks who calls: send the header 'authorization: Bearer TOKEN' with a token that "
     "'muster tokens create' made, or come with a client's certificate"
 )
+UNNAMED: Final = "by the rules of this node (ssl.principal.mapping.rules) your certificate is nobody's"
 REFUSED: Final = "the token is not known here, has ended or was revoked; 'muster tokens create' makes another one"
 ENDED: Final = "the token by which this was begun has ended or was revoked; come again with another one"
 
@@ -51,7 +52,7 @@ class Gate:
         state: SecurityState,
         *,
         verify: Verify | None = None,
-        principal_of: Callable[[bytes], Principal] | None = None,
+        principal_of: Callable[[bytes, str], Principal] | None = None,
         failed: Told | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
@@ -91,7 +92,10 @@ class Gate:
             self._keep(host, authorization, identity)
             return identity
         if certificate is not None and self._principal_of is not None:
-            return Identity(self._principal_of(certificate), host, MTLS)
+            try:
+                return Identity(self._principal_of(certificate, door), host, MTLS)
+            except ValueError as error:
+                raise self._refused(host, door, MTLS, str(error), UNNAMED) from None
         raise NotAuthenticated(MISSING)
 
     @asynccontextmanager

@@ -16,6 +16,7 @@ from muster.coordinator.server.security.key_ring import KeyRing
 from muster.coordinator.server.security.logins import Logins
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
 
@@ -26,7 +27,7 @@ SALTS: Final = "salts"
 class Security:
     """The lists, who decides by them, and who knows who calls. A change is in force as soon as it is durable."""
 
-    def __init__(self, settings: Settings, broker: Broker) -> None:
+    def __init__(self, settings: Settings, broker: Broker, certificates: Certificates | None = None) -> None:
         self.store = SecurityStore(broker)
         self.authorizer = AclAuthorizer(
             map(parse_principal, principals_of(settings.super_users)),
@@ -36,7 +37,12 @@ class Security:
         self.audit = self.trail.audit
         self.keys = KeyRing(settings) if settings.oauthbearer_jwks_url else None
         verify = self.keys.verify if self.keys is not None else None
-        self.gate = Gate(self.store.state, verify=verify, failed=self.audit.login_failed)
+        self.gate = Gate(
+            self.store.state,
+            verify=verify,
+            failed=self.audit.login_failed,
+            principal_of=None if certificates is None else certificates.principal_of,
+        )
         self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.audit.login_failed)
         self.rights = Rights(self.authorizer, self.audit)
         self.topic_rights = TopicRightsOf(

@@ -120,6 +120,8 @@ class Gauges:
     methods: Methods
     fetches: Parking
     sessions: Sessions
+    expiries: Callable[[], Mapping[str, float]]
+    """When certificates end, by listener."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
@@ -221,6 +223,7 @@ class Measuring:
             disk_free=disk_free,
             disk_warn=self._settings.log_dirs_free_warn_bytes,
             conditions=kinds,
+            expiries=gauges.expiries(),
             dropped=page.budget.dropped,
         )
 

@@ -142,7 +142,7 @@ def test_a_certificate_and_a_signed_token_are_believed_where_somebody_checks_the
                 raise ValueError("signature")
             return Signed("robot", time.time() + 60)
 
-        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem: Principal("User", pem.decode()))
+        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", pem.decode()))
         by_certificate = await gate.identify(host="h", authorization="", certificate=b"CN=x")
         assert (str(by_certificate.principal), by_certificate.mechanism) == ("User:CN=x", "mTLS")
         by_token = await gate.identify(host="h", authorization="Bearer a.b.c", certificate=b"CN=x")

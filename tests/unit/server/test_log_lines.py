@@ -13,7 +13,7 @@ from muster.coordinator.core.types import Cause, Move, Outcome, Phase, Rebalance
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
 from muster.coordinator.security.identity import SOMEBODY
 from muster.coordinator.server.journal import lines
-from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action, tell_where
+from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action, tell_start, tell_where
 
 OPEN, KNOWN = Move("t", 0, "", "m", -1, ""), Move("t", 0, "", "m", 13_200, "")
 
@@ -143,6 +143,18 @@ def test_a_start_tells_the_settings_that_differ() -> None:
     changed = dict(differing(load_settings(None, given)))
     assert changed["group.max.size"] == "9"
     assert set(changed) <= set(given)
+
+
+def test_a_start_says_which_doors_are_open_to_whom() -> None:
+    given = {"listeners": "10.0.0.1:9290", "kafka.listeners": "127.0.0.1:0", "allow.insecure.listeners": "true"}
+    with capture_logs() as logged:
+        tell_start(load_settings(None, given))
+        tell_start(load_settings(None, given | {"authorizer": "acl"}))
+        tell_start(load_settings(None, {}))
+    opened = [(line["listener"], line["address"], line["why"]) for line in logged if line["event"] == "open to others"]
+    assert [(name, address) for name, address, _ in opened] == [("listeners", "PLAINTEXT://10.0.0.1:9290")] * 2
+    assert opened[0][2].startswith("who reaches it may do everything, and who is on the way reads")
+    assert opened[1][2].startswith("who is on the way reads and changes what is said")
 
 
 def test_lines_are_written_together_a_few_at_a_time() -> None:

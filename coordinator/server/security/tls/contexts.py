@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from muster.coordinator.config.security.tls import CertificateSettings
-from muster.coordinator.server.security.tls.material import BadCertificate, Material
+from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
+from muster.coordinator.server.security.tls.material import Material
 from muster.coordinator.server.security.tls.suites import openssl_suites
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

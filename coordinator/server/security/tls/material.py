@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from muster.coordinator.config.security.tls import CertificateSettings
+from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -17,10 +17,6 @@ EXTRA: Final = "pip install 'muster-groups[security]'"
 BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.S)
 MOST_BYTES: Final = 4 << 20
 """Of one file. A bundle with all public authorities has a quarter of a megabyte."""
-
-
-class BadCertificate(ValueError):
-    """A certificate, key or bundle cannot be used; the text says which, where it lies, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from muster.coordinator.server.security.tls.material import BadCertificate
+from muster.coordinator.config.security.tls import BadCertificate
 
 TLS13: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 """What OpenSSL offers with TLS 1.3: by Python none of them can be left out."""

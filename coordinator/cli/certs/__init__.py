@@ -1,0 +1,1 @@
+"""`muster certs`: certificates for development, and what a PEM file holds."""

@@ -1,0 +1,141 @@
+"""`muster certs init` makes an authority and certificates for development, `muster certs show` says what one holds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import FORMATS
+from muster.coordinator.cli.common.output import Column, Row, show
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+EXTRA = "pip install 'muster-groups[security]'"
+MOST_BYTES = 4 << 20
+COLUMNS = [
+    Column("SUBJECT", "subject", style="cyan"),
+    Column("ISSUER", "issuer", wide=True),
+    Column("HOSTS", "hosts"),
+    Column("BEGINS", "begins", wide=True),
+    Column("ENDS", "ends"),
+    Column("AUTHORITY", "authority"),
+    Column("SHA-256", "sha256", wide=True),
+]
+
+
+@click.group()
+def certs() -> None:
+    """Certificates for development, and what is in one."""
+
+
+@certs.command("init")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option(
+    "--hosts",
+    default="localhost,127.0.0.1,::1",
+    show_default=True,
+    metavar="A,B",
+    help="Names and addresses by which clients call the node.",
+)
+@click.option("--clients", default="admin", show_default=True, metavar="A,B", help="Names of clients: User:CN=A, ...")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they last.")
+def init(directory: Path, hosts: str, clients: str, days: int) -> None:
+    """Make an authority, and what it signs: a certificate for the node, and one for each client.
+
+    For development and closed networks: whoever has ca.key may be anybody. Files with a key are for their owner's
+    eyes only (0600). Nothing that is there is written over.
+    """
+    try:
+        from muster.coordinator.cli.certs import making
+    except ImportError as error:
+        raise CommandError("certificates are made with the package cryptography", remedy=EXTRA) from error
+    called, names = words_of(hosts, "--hosts"), words_of(clients, "--clients")
+    if taken := {"ca", "server"} & set(names) or {name for name in names if "/" in name or name.startswith(".")}:
+        raise click.UsageError(f"--clients has {sorted(taken)[0]!r}, which cannot be the name of a client's file here")
+    try:
+        authority = making.authority()
+        files = {
+            "ca.pem": authority.certificate_pem,
+            "ca.key": authority.key_pem(),
+            "server.pem": making.server_certificate(authority, called, days).pem(),
+        } | {f"{name}.pem": making.client_certificate(authority, name, days).pem() for name in names}
+    except ValueError as error:
+        raise CommandError(f"no certificate can be made of these names: {error}", code=Exit.USAGE) from error
+    for path in (directory / name for name in files):
+        if path.exists():
+            raise CommandError(f"{path} is there already", remedy="name another directory", code=Exit.CONFLICT)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, data in files.items():
+        making.write_new(directory / name, data, 0o644 if name == "ca.pem" else 0o600)
+    for line in advice(directory.absolute(), names):
+        click.echo(line)
+
+
+def advice(directory: Path, clients: list[str]) -> Iterator[str]:
+    """What to write into which file, so that it can be copied."""
+    yield f"# a node's properties ({', '.join(clients)}: clients that show their certificates)"
+    yield "listeners=SSL://127.0.0.1:9290"
+    yield f"ssl.keystore.location={directory / 'server.pem'}"
+    yield f"ssl.truststore.location={directory / 'ca.pem'}"
+    yield "ssl.client.auth=required"
+    yield "authorizer=acl"
+    yield f"super.users=User:CN={clients[0]}"
+    yield ""
+    yield "# a client's properties"
+    yield "security.protocol=SSL"
+    yield f"ssl.truststore.location={directory / 'ca.pem'}"
+    yield f"ssl.keystore.location={directory / f'{clients[0]}.pem'}"
+
+
+@certs.command("show")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
+@click.option("-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True, help="How.")
+def show_file(file: Path, style: str) -> None:
+    """Print a row for each certificate in a PEM file. A key in it is not looked at."""
+    try:
+        from cryptography import x509
+    except ImportError as error:
+        raise CommandError("certificates are read with the package cryptography", remedy=EXTRA) from error
+    with file.open("rb") as opened:
+        data = opened.read(MOST_BYTES)
+    try:
+        found = x509.load_pem_x509_certificates(data)
+    except ValueError as error:
+        raise CommandError(
+            f"{file} holds no certificate", "expected PEM", "see whether it is the right file"
+        ) from error
+    show([row_of(each) for each in found], COLUMNS, style)
+
+
+def row_of(certificate: "x509.Certificate") -> Row:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    from muster.coordinator.security.distinguished import rfc2253
+
+    def extension(kind: "type[x509.ExtensionType]") -> "x509.ExtensionType | None":
+        try:
+            return certificate.extensions.get_extension_for_class(kind).value
+        except x509.ExtensionNotFound:
+            return None
+
+    hosts, basic = extension(x509.SubjectAlternativeName), extension(x509.BasicConstraints)
+    return {
+        "subject": rfc2253(certificate.subject.public_bytes()),
+        "issuer": rfc2253(certificate.issuer.public_bytes()),
+        "hosts": ", ".join(str(each.value) for each in hosts) if isinstance(hosts, x509.SubjectAlternativeName) else "",
+        "begins": f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S}",
+        "ends": f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S}",
+        "authority": isinstance(basic, x509.BasicConstraints) and basic.ca,
+        "sha256": certificate.fingerprint(SHA256()).hex(),
+    }
+
+
+def words_of(text: str, option: str) -> list[str]:
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found or len(set(found)) < len(found):
+        raise click.UsageError(f"{option} is {text!r}; expected one name or more, by commas, each once")
+    return found

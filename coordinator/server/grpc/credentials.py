@@ -1,0 +1,40 @@
+"""What gRPC's library shows and asks for in handshakes: asked anew for each, so that certificates change under way."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import grpc
+
+
+class Shown(Protocol):
+    """All as PEM."""
+
+    @property
+    def chain(self) -> bytes: ...
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def trusted(self) -> bytes: ...
+
+
+def credentials_of(current: Callable[[], Shown], *, asks: bool) -> grpc.ServerCredentials:
+    """`current` is what is shown now, called in threads of gRPC's; `asks`: clients have to show a certificate."""
+    told = current()
+
+    def fetch() -> Any:
+        nonlocal told
+        now = current()
+        if now is told:
+            return None  # as before
+        told = now
+        return configured(now)
+
+    return grpc.dynamic_ssl_server_credentials(configured(told), fetch, require_client_authentication=asks)
+
+
+def configured(shown: Shown) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(shown.key, shown.chain)], root_certificates=shown.trusted or None
+    )

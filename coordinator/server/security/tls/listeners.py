@@ -1,0 +1,183 @@
+"""The certificates of a node's listeners: loaded before anybody is answered, and anew when their files change."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.config.security.tls import DOORS, BadCertificate, CertificateSettings
+from muster.coordinator.edge.tls import Tls
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
+from muster.coordinator.server.security.certificates import Names, NotNamed
+from muster.coordinator.server.security.tls.contexts import Current, context_of
+from muster.coordinator.server.security.tls.material import Material, load_material
+
+if TYPE_CHECKING:
+    from ssl import SSLContext, SSLObject
+
+LOOK_S: Final = 1.0
+"""How often the files are looked at."""
+
+SOON_S: Final = 14 * 86_400
+"""A certificate that ends within so long is told."""
+
+log = structlog.get_logger("muster.tls")
+
+
+class ListenerCertificates:
+    """Of one listener: what its next handshakes show and believe."""
+
+    def __init__(
+        self, door: str, given: CertificateSettings, wall_s: Callable[[], float], handshake_s: float = 10.0
+    ) -> None:
+        self.door = door
+        self.given = given
+        self._wall_s = wall_s
+        self._handshake_s = handshake_s
+        self._seen = look_at(given)
+        self.material, context = self._made()
+        self.context = Current(context)
+        self.names = Names(given.ssl_principal_mapping_rules, given.mapping_rules)
+
+    def changed(self) -> bool:
+        """Whether the files are others than when they were last read. Blocks for some calls of the system."""
+        return look_at(self.given) != self._seen
+
+    def reload(self) -> None:
+        """For handshakes that begin from now on. Blocks. Raises BadCertificate, and all stays as it was."""
+        seen = look_at(self.given)
+        try:
+            material, context = self._made()
+        finally:
+            self._seen = seen  # What cannot be used is not read again before it changes.
+        self.material = material
+        self.context.replace(context)
+
+    def tls(self) -> Tls:
+        """For a listener that asyncio serves."""
+        return Tls(self.door, self.context, self.identity_of, self._handshake_s)
+
+    def identity_of(self, handshake: "SSLObject | None", host: str) -> Identity | None:
+        """Who speaks on a connection, after its handshake; None, and a line in the log, where the rules name nobody."""
+        certificate = None if handshake is None else handshake.getpeercert(binary_form=True)
+        if certificate is None:
+            return Identity(ANONYMOUS, host)
+        try:
+            return self.names.identity_of(certificate, host)
+        except NotNamed as error:
+            log.warning("no TLS connection", door=self.door, peer=host, why=str(error), untold=0)
+            return None
+
+    def _made(self) -> "tuple[Material, SSLContext]":
+        try:
+            material = load_material(self.given, self._wall_s())
+            return material, context_of(material, self.given)
+        except BadCertificate as error:
+            raise BadCertificate(f"{DOORS[self.door]} speaks TLS: {error}") from error
+
+
+class Certificates:
+    """Of all listeners of a node that speak TLS."""
+
+    def __init__(self, settings: Settings, *, wall_s: Callable[[], float] = time.time) -> None:
+        """Reads all of them. Blocks. Raises BadCertificate."""
+        self._wall_s = wall_s
+        self._of = {
+            name: ListenerCertificates(
+                name, settings.certificates_of(name), wall_s, settings.connection_setup_timeout_ms / 1000
+            )
+            for name, door in settings.doors.items()
+            if door.encrypted
+        }
+        self._looking: asyncio.Task[None] | None = None
+
+    def of(self, door: str) -> ListenerCertificates | None:
+        return self._of.get(door)
+
+    def principal_of(self, certificate: bytes, door: str) -> Principal:
+        """Whose certificate (PEM or DER) a door was shown. Raises NotNamed."""
+        return self._of[door].names.principal_of(certificate)
+
+    def expiries(self) -> Mapping[str, float]:
+        """Per listener, when what it shows ends, by the clock of the wall."""
+        return {DOORS[name]: each.material.expires_s for name, each in self._of.items()}
+
+    def start(self, conditions: Conditions) -> None:
+        """From now on look after them, on this loop."""
+        self._looking = asyncio.get_running_loop().create_task(self._look_after(conditions))
+
+    def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look_after(self, conditions: Conditions) -> None:
+        while True:
+            await self.look(conditions)
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self, conditions: Conditions) -> None:
+        """Read what has changed, and say of each listener what is wrong with its certificate."""
+        for name, each in self._of.items():
+            await self._renew(name, each, conditions)
+            tell_of_its_end(conditions, name, each.material, self._wall_s())
+
+    async def _renew(self, name: str, each: ListenerCertificates, conditions: Conditions) -> None:
+        condition = f"certificate-not-read:{name}"
+        try:
+            if not await asyncio.to_thread(each.changed):
+                return
+            await asyncio.to_thread(each.reload)
+        except BadCertificate as error:
+            conditions.report(
+                condition,
+                f"{error}; the certificate of before ({each.material.subject}) is shown until the file is mended",
+            )
+        except Exception as error:  # whatever it was: the files must be looked at again
+            log.error("certificates could not be looked at", door=name, exc_info=error)
+        else:
+            conditions.clear(condition)
+            log.info("certificates read", door=name, subject=each.material.subject, ends=day(each.material.expires_s))
+
+
+def tell_of_its_end(conditions: Conditions, name: str, material: Material, now_s: float) -> None:
+    """While it is near, or past."""
+    condition = f"certificate-ends:{name}"
+    if material.expires_s - now_s > SOON_S:
+        conditions.clear(condition)
+    elif material.expires_s > now_s:
+        if conditions.sentence(condition) is None:
+            conditions.report(
+                condition,
+                f"the certificate that {DOORS[name]} shows ({material.subject}) ends {day(material.expires_s)}; put a "
+                "new one in its file, no restart is needed",
+            )
+    else:
+        sentence = (
+            f"the certificate that {DOORS[name]} shows ({material.subject}) ended {day(material.expires_s)}: clients "
+            "refuse to connect; put a new one in its file, no restart is needed"
+        )
+        if conditions.sentence(condition) != sentence:
+            conditions.report(condition, sentence)
+
+
+def look_at(given: CertificateSettings) -> tuple[object, ...]:
+    """What tells of each file whether it is another, or was written again: also behind links (Kubernetes swaps one)."""
+    return tuple(stamp(path) for path in given.certificate_files)
+
+
+def stamp(path: str) -> object:
+    try:
+        real = os.path.realpath(path)
+        told = os.stat(real)
+    except OSError as error:
+        return error.errno
+    return real, told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns
+
+
+def day(at_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_s))

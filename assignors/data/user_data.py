@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.assignors.data.values import Member
 
@@ -166,7 +166,7 @@ def member_of(member_id: str, instance_id: str | None, said: Subscription, assig
         owned, generation = _sticky_claims(said.user_data)
     elif said.version < 2 and assignor == "cooperative-sticky" and said.user_data:
         generation = parse_cooperative_user_data(said.user_data) if len(said.user_data) >= 4 else -1
-    return Member(
+    member = Member(
         id=member_id,
         topics=said.topics,
         owned=owned,
@@ -175,6 +175,10 @@ def member_of(member_id: str, instance_id: str | None, said: Subscription, assig
         rack=said.rack,
         user_data=said.user_data or b"",
     )
+    if assignor != "sticky" and remembers(member):
+        # librdkafka's cooperative-sticky says what it holds in its user data as well: that is no memory, and withholds.
+        return replace(member, user_data=b"")
+    return member
 
 
 def remembers(member: Member) -> bool:

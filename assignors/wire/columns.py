@@ -18,6 +18,8 @@ from muster.assignors.data.user_data import Joined, TopicLists, member_from_subs
 from muster.assignors.wire.shares import Bytes, Names
 
 _UNKNOWN = -1
+GENERATION_BYTES = 4
+"""All that Java's cooperative-sticky says in its user data."""
 
 
 def member_table(assignor: str, members: Sequence[Joined], counts: Mapping[str, int]) -> MemberTable:
@@ -97,6 +99,8 @@ def _row(assignor: str, joined: Joined, head: _Head, at: int, after: int) -> Mem
                 return None
     elif head.version < 2 and assignor == "cooperative-sticky":
         return None  # Its generation, if any, is in the user data.
+    if assignor != "sticky" and head.version >= 1 and head.user_size > GENERATION_BYTES:
+        return None  # It may say there what it owns as well.
     user_data = blob[head.user_data : head.owned]
     return MemberRow(joined.member_id, generation, joined.instance_id, rack, user_data)
 

@@ -207,3 +207,15 @@ def test_one_that_still_holds_is_waited_for_beside_one_that_remembers():
     ]
     target = Assignment({"c": {"t": [0, 1]}})
     assert withheld(Snapshot({"t": 2}, members), target).to_dict() == {"c": {"t": [0]}}
+
+
+def test_what_librdkafka_says_in_its_user_data_as_well_it_still_holds():
+    """Its cooperative-sticky writes the user data of eager `sticky` beside what it owns: that is no memory."""
+    holds = Subscription(3, ("t",), encode_sticky_user_data({"t": [0, 1]}, 4), {"t": [0, 1]}, 4)
+    members = [
+        member_from_subscription("a", None, encode_subscription(holds), "cooperative-sticky"),
+        member_from_subscription("b", None, encode_subscription(Subscription(3, ("t",))), "cooperative-sticky"),
+    ]
+    snapshot = Snapshot({"t": 2}, members)
+    given = withheld(snapshot, Assignment({"a": {"t": [0]}, "b": {"t": [1]}}))
+    assert (given.to_dict(), given.withheld) == ({"a": {"t": [0]}, "b": {}}, (("t", 1),))

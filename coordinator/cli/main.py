@@ -23,6 +23,7 @@ COMMANDS = {
         "muster.coordinator.cli.consumer_groups.command:consumer_groups",
         "The same with the flags of kafka-consumer-groups.sh.",
     ),
+    "acls": Lazy("muster.coordinator.cli.acls:acls", "Who may do what: add, list, remove, check."),
     "assign": Lazy("muster.coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
     "simulate": Lazy("muster.coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
     "replay": Lazy("muster.coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),

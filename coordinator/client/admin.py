@@ -55,6 +55,11 @@ class Admin:
     unpin_partition = waiting(AsyncAdmin.unpin_partition)
     resume_group = waiting(AsyncAdmin.resume_group)
 
+    acls = waiting(AsyncAdmin.acls)
+    create_acls = waiting(AsyncAdmin.create_acls)
+    delete_acls = waiting(AsyncAdmin.delete_acls)
+    check_acl = waiting(AsyncAdmin.check_acl)
+
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)
     delete_offsets = waiting(AsyncAdmin.delete_offsets)

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
+from muster.coordinator.rpc.v1 import acl_service_pb2 as acl_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
@@ -17,6 +18,7 @@ Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 Read = TypeVar("Read", covariant=True)
 
+ACLS = "/coordinator.rpc.v1.Acls/"
 GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 FENCING = "/coordinator.rpc.v1.Fencing/"
 CONTROL = "/coordinator.rpc.v1.GroupControl/"
@@ -90,6 +92,12 @@ DESCRIBE_CANARY = Method(
     CONTROL + "DescribeCanary", control_pb.DescribeCanaryRequest, control_pb.DescribeCanaryResponse
 )
 DESCRIBE_HOLDS = Method(CONTROL + "DescribeHolds", control_pb.DescribeHoldsRequest, control_pb.DescribeHoldsResponse)
+
+DESCRIBE_ACLS = Method(ACLS + "DescribeAcls", acl_pb.DescribeAclsRequest, acl_pb.DescribeAclsResponse)
+CREATE_ACLS = Method(ACLS + "CreateAcls", acl_pb.CreateAclsRequest, acl_pb.CreateAclsResponse)
+# Said twice the second finds nothing.
+DELETE_ACLS = Method(ACLS + "DeleteAcls", acl_pb.DeleteAclsRequest, acl_pb.DeleteAclsResponse, False)
+CHECK_ACL = Method(ACLS + "CheckAcl", acl_pb.CheckAclRequest, acl_pb.CheckAclResponse)
 
 HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)
 

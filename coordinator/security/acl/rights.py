@@ -149,6 +149,7 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
 GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
 CONTROL: Final = "/coordinator.rpc.v1.GroupControl/"
 FENCING: Final = "/coordinator.rpc.v1.Fencing/"
+ACLS: Final = "/coordinator.rpc.v1.Acls/"
 SECURITY: Final = "/coordinator.rpc.v1.Security/"
 BROKER: Final = "/storage.rpc.v1.Broker/"
 STAGING: Final = "/storage.rpc.v1.Staging/"
@@ -213,16 +214,20 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     SECURITY + "DescribeTokens": (on_cluster(DESCRIBE),),
     SECURITY + "CreateToken": (on_cluster(ALTER),),
     SECURITY + "RevokeTokens": (on_cluster(ALTER),),
-    SECURITY + "DescribeAcls": (on_cluster(DESCRIBE),),
-    SECURITY + "CreateAcls": (on_cluster(ALTER),),
-    SECURITY + "DeleteAcls": (on_cluster(ALTER),),
+    ACLS + "DescribeAcls": (on_cluster(DESCRIBE),),
+    ACLS + "CreateAcls": (on_cluster(ALTER),),
+    ACLS + "DeleteAcls": (on_cluster(ALTER),),
+    ACLS + "CheckAcl": (on_cluster(DESCRIBE),),
     SECURITY + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
     SECURITY + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
     BROKER + "Metadata": (Right(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
     BROKER + "CreateTopics": (Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
     BROKER + "DeleteTopics": (Right(DELETE, TOPIC, "topic_names"),),
     BROKER + "CreatePartitions": (Right(ALTER, TOPIC, "topics.name"),),
-    BROKER + "DescribeConfigs": (Right(DESCRIBE_CONFIGS, TOPIC, "topics"),),
+    BROKER + "DescribeConfigs": (
+        Right(DESCRIBE_CONFIGS, TOPIC, "topics"),
+        Right(DESCRIBE_CONFIGS, CLUSTER, when="without topics: the node's"),
+    ),
     BROKER + "AlterConfigs": (Right(ALTER_CONFIGS, TOPIC, "topics.topic"),),
     BROKER + "Produce": (Right(WRITE, TOPIC, "topic_data.name"),),
     BROKER + "Fetch": (Right(READ, TOPIC, "topics.topic"),),

@@ -156,7 +156,7 @@ class Node:
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
         self._certificates = await secured_by.certificates_of(self._settings)
-        services = self._observing.services if self._observing else ()
+        services = secured_by.services_of(self._settings) + (self._observing.services if self._observing else ())
         self._listener = Listener(transport_limits(self._settings), NAMES + services)
         self._bound = self._bound._replace(
             port=self._listener.bind(*self._bound, secured_by.credentials_for_grpc(self._certificates))

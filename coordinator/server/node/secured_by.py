@@ -10,8 +10,9 @@ from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.edge.tls import Tls
-from muster.coordinator.server.dispatch import Method
-from muster.coordinator.server.journal.lines import tell_action
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.journal.lines import audited, tell_action
+from muster.coordinator.server.node.services import ACL_SERVICE
 from muster.storage.broker.broker import Broker
 from muster.storage.service.staging import StagingService
 
@@ -68,6 +69,11 @@ async def stop(security: "Security | None") -> None:
         await security.stop()
 
 
+def services_of(settings: Settings) -> tuple[str, ...]:
+    """What is served beside the rest, for health and reflection."""
+    return () if settings.authorizer == "none" else (ACL_SERVICE.full_name,)
+
+
 def teller(security: "Security | None") -> Tell:
     """Who is told what operators do: the audit, where there is one."""
     return tell_action if security is None else security.audit.action
@@ -95,8 +101,11 @@ def guarded_by(
     """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
     if security is None:
         return table
+    from muster.coordinator.server.security.acl_service import AclService
     from muster.coordinator.server.security.rights.guarding import guarded
 
+    lists = AclService(security.acls, security.authorizer, allow_if_no_acl_found=security.allow_if_no_acl_found)
+    table |= audited(methods_of(ACL_SERVICE, lists), security.audit.action)
     security.rights.topics, security.topic_rights.tell = topics, tell_groups
     return guarded(table, security.rights, staging.topics_of)
 

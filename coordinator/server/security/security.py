@@ -45,6 +45,7 @@ class Security:
         )
         self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.audit.login_failed)
         self.rights = Rights(self.authorizer, self.audit)
+        self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found
         self.topic_rights = TopicRightsOf(
             self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found
         )

@@ -127,7 +127,11 @@ def put(message: Any, path: str, name: str) -> None:
 
 def by_path(full_name: str) -> list[Right]:
     request = DESCRIPTORS[full_name].input_type
-    return [r for r in RPC_RIGHTS[full_name] if r.lacking is Lacking.REFUSED and (is_path(r.of, request) or not r.of)]
+    return [
+        r
+        for r in RPC_RIGHTS[full_name]
+        if r.lacking is Lacking.REFUSED and (is_path(r.of, request) or not (r.of or r.when))
+    ]
 
 
 CELLS = [
@@ -198,6 +202,8 @@ def test_every_right_is_looked_at_somewhere() -> None:
         ),
         ("Session", "topics that the pattern matches"),
         ("Metadata", "-> topics.name"),
+        ("DescribeConfigs", ""),
+        ("InitProducerId", ""),
         ("CommitStaged", "topics of what was staged"),
         ("AbortStaged", "topics of what was staged"),
     }

@@ -1,0 +1,49 @@
+"""`muster acls list`, and how entries are shown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from muster.coordinator.cli.acls.flags import filters_of, resource_options
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.security.acl.model import Acl
+
+COLUMNS = (
+    Column("RESOURCE", "resource_type"),
+    Column("NAME", "resource"),
+    Column("PATTERN", "pattern_type"),
+    Column("PRINCIPAL", "principal"),
+    Column("HOST", "host"),
+    Column("OPERATION", "operation"),
+    Column("PERMISSION", "permission"),
+)
+
+
+@click.command("list")
+@client_options
+@output_option
+@resource_options
+@click.option("--principal", metavar="PRINCIPAL", help="Only what concerns this one.")
+def list_acls(bootstrap: str, overrides: dict[str, str], style: str, principal: str | None, **given: Any) -> None:
+    """Show the entries about these resources; all there are without any."""
+    with admin_of(bootstrap, overrides) as admin:
+        found = [acl for wanted in filters_of(given, principal) for acl in admin.acls(wanted)]
+    print_acls(sorted(dict.fromkeys(found)), style)
+
+
+def print_acls(acls: Sequence[Acl], style: str) -> None:
+    rows = [
+        {
+            "resource_type": acl.resource_type.name,
+            "resource": acl.name,
+            "pattern_type": acl.pattern.name,
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation.name,
+            "permission": acl.permission.name,
+        }
+        for acl in acls
+    ]
+    show(rows, COLUMNS, style)

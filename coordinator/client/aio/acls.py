@@ -1,0 +1,82 @@
+"""What the admin client does with access control lists."""
+
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.errors import refusal
+from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.security.acl.filters import AclFilter
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+
+
+class Lists:
+    """Part of the admin client."""
+
+    _transport: Transport
+
+    async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """The entries that a filter means; all there are without one."""
+        request = pb.DescribeAclsRequest(filter=filter_out(wanted or AclFilter()))
+        answer = await self._transport.retried(methods.DESCRIBE_ACLS, request, doing="listing access control entries")
+        check(answer.error_code, answer.error_message)
+        return list(map(acl_in, answer.entries))
+
+    async def create_acls(self, acls: Sequence[Acl]) -> None:
+        """Add entries; those that are there already stay."""
+        request = pb.CreateAclsRequest(creations=map(acl_out, acls))
+        answer = await self._transport.retried(methods.CREATE_ACLS, request, doing="adding access control entries")
+        check(answer.error_code, answer.error_message)
+
+    async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
+        """Take away what the filters mean; what went, or with `validate_only` what would."""
+        request = pb.DeleteAclsRequest(filters=map(filter_out, wanted), validate_only=validate_only)
+        answer = await self._transport.retried(methods.DELETE_ACLS, request, doing="removing access control entries")
+        check(answer.error_code, answer.error_message)
+        return list(map(acl_in, answer.entries))
+
+    async def check_acl(
+        self, principal: str, operation: Operation, kind: ResourceType, name: str, host: str = ""
+    ) -> tuple[bool, str]:
+        """Whether somebody may do this, and why, in one sentence."""
+        request = pb.CheckAclRequest(
+            principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
+        )
+        answer = await self._transport.retried(methods.CHECK_ACL, request, doing=f"asking what {principal} may")
+        check(answer.error_code, answer.error_message)
+        return answer.allowed, answer.reason
+
+
+def check(code: errors_pb2.ErrorCode, message: str) -> None:
+    """Raises Refused."""
+    if code:
+        raise refusal(code, errors_pb2.ErrorCode.Name(code), message)
+
+
+def acl_out(acl: Acl) -> pb.AclEntry:
+    return filter_out(AclFilter(*acl))
+
+
+def filter_out(wanted: AclFilter) -> pb.AclEntry:
+    return pb.AclEntry(
+        resource_type=wanted.resource_type,
+        pattern_type=wanted.pattern,
+        resource_name=wanted.name,
+        principal=wanted.principal,
+        host=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+
+
+def acl_in(entry: pb.AclEntry) -> Acl:
+    return Acl(
+        ResourceType(entry.resource_type),
+        PatternType(entry.pattern_type),
+        entry.resource_name,
+        entry.principal,
+        entry.host,
+        Operation(entry.operation),
+        Permission(entry.permission_type),
+    )

@@ -1,0 +1,124 @@
+"""Acls: the lists by gRPC, and the answer to who may do what. What callers need for that is asked before."""
+
+from typing import Any, Final
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
+from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.acl.deciding import deciding
+from muster.coordinator.security.acl.filters import AclFilter, filter_of
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.acl.validation import checked
+from muster.coordinator.security.identity import Identity, parse_principal
+from muster.coordinator.server.security.acls import Acls, TooManyAcls
+from muster.storage.errors import StorageError
+
+MOST_ENTRIES: Final = 1_000
+"""Of one request."""
+NOWHERE: Final = "0.0.0.0"
+"""An address from which nobody comes."""
+
+
+class AclService:
+    """The handlers."""
+
+    def __init__(self, acls: Acls, authorizer: AclAuthorizer, *, allow_if_no_acl_found: bool) -> None:
+        self._acls = acls
+        self._authorizer = authorizer
+        self._allow_if_none = allow_if_no_acl_found
+
+    async def describe_acls(self, request: pb.DescribeAclsRequest, call: object) -> pb.DescribeAclsResponse:
+        try:
+            found = await self._acls.described(filter_from(request.filter))
+        except ValueError as error:
+            return pb.DescribeAclsResponse(**refusal(error))
+        return pb.DescribeAclsResponse(entries=map(entry_of, found))
+
+    async def create_acls(self, request: pb.CreateAclsRequest, call: object) -> pb.CreateAclsResponse:
+        try:
+            bounded(request.creations)
+            await self._acls.create([acl_from(entry) for entry in request.creations])
+        except (ValueError, StorageError) as error:
+            return pb.CreateAclsResponse(**refusal(error))
+        return pb.CreateAclsResponse()
+
+    async def delete_acls(self, request: pb.DeleteAclsRequest, call: object) -> pb.DeleteAclsResponse:
+        try:
+            bounded(request.filters)
+            wanted = [filter_from(each) for each in request.filters]
+            if request.validate_only:
+                found = [await self._acls.described(each) for each in wanted]
+            else:
+                found = await self._acls.delete(wanted)
+        except (ValueError, StorageError) as error:
+            return pb.DeleteAclsResponse(**refusal(error))
+        gone = dict.fromkeys(acl for each in found for acl in each)
+        return pb.DeleteAclsResponse(entries=map(entry_of, gone))
+
+    async def check_acl(self, request: pb.CheckAclRequest, call: object) -> pb.CheckAclResponse:
+        try:
+            who = Identity(parse_principal(request.principal), request.host or NOWHERE)
+            operation, kind = Operation(request.operation), ResourceType(request.resource_type)
+        except ValueError as error:
+            return pb.CheckAclResponse(**refusal(error))
+        name = request.resource_name
+        allowed = self._authorizer.allows(who, operation, kind, name)
+        if self._authorizer.is_super(who):
+            return pb.CheckAclResponse(allowed=allowed, reason=f"{who.principal} is one of super.users")
+        # The decision is made of few entries; which they are is looked for among all about this name.
+        about = await self._acls.described(AclFilter(kind, PatternType.MATCH, name))
+        entry, reason = deciding(about, who, operation, allow_if_none=self._allow_if_none)
+        answer = pb.CheckAclResponse(allowed=allowed, reason=reason)
+        if entry is not None:
+            answer.entry.CopyFrom(entry_of(entry))
+        return answer
+
+
+def bounded(entries: Any) -> None:
+    if len(entries) > MOST_ENTRIES:
+        raise ValueError(f"{len(entries)} entries in one request; expected at most {MOST_ENTRIES}")
+
+
+def refusal(error: Exception) -> dict[str, Any]:
+    if isinstance(error, StorageError):
+        return {"error_code": int(ErrorCode.UNKNOWN_SERVER_ERROR), "error_message": str(error)}
+    code = ErrorCode.POLICY_VIOLATION if isinstance(error, TooManyAcls) else ErrorCode.INVALID_REQUEST
+    return {"error_code": int(code), "error_message": str(error)}
+
+
+def acl_from(entry: pb.AclEntry) -> Acl:
+    """Raises ValueError."""
+    return checked(
+        entry.resource_type,
+        entry.pattern_type,
+        entry.resource_name,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
+def filter_from(entry: pb.AclEntry) -> AclFilter:
+    """Raises ValueError."""
+    return filter_of(
+        entry.resource_type or ResourceType.ANY,
+        entry.pattern_type or PatternType.ANY,
+        entry.resource_name if entry.HasField("resource_name") else None,
+        entry.principal if entry.HasField("principal") else None,
+        entry.host if entry.HasField("host") else None,
+        entry.operation or Operation.ANY,
+        entry.permission_type or Permission.ANY,
+    )
+
+
+def entry_of(acl: Acl) -> pb.AclEntry:
+    return pb.AclEntry(
+        resource_type=acl.resource_type,
+        pattern_type=acl.pattern,
+        resource_name=acl.name,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

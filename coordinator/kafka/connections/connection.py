@@ -197,9 +197,9 @@ class Connection(asyncio.Protocol):
         self._advance_due = False
         if self._metered:
             self._begun_s = perf_counter()
-        for _ in range(min(TURN, len(self._backlog))):
-            if not self._may_begin():
-                break
+        begun = 0
+        while self._backlog and begun < TURN and self._may_begin():
+            begun += 1
             self._begin(self._backlog.popleft())
         if self._slots and (self._slots[0].done or self._made_bytes):
             self._send()

@@ -4,7 +4,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,13 +26,38 @@ group.initial.rebalance.delay.ms=100
 """
 
 
+ASKING_WHO = """
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{control}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+sasl.enabled.mechanisms=PLAIN
+auto.create.topics.enable=true
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
+  required {users};
+"""
+"""A broker with access control lists: to one address nobody comes, who may do all, to the other users."""
+
+
 @contextmanager
-def kafka_broker(classpath: str, place: Path) -> Iterator[str]:
-    """Its address, once it takes connections."""
+def kafka_with_acls(classpath: str, place: Path, users: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Its two addresses. Each user's password is the name."""
+    sasl = free_port()
+    more = ASKING_WHO.replace("{sasl}", str(sasl))
+    more = more.replace("{users}", " ".join(f'user_{name}="{name}"' for name in users))
+    with kafka_broker(classpath, place, more) as address:
+        yield address, f"127.0.0.1:{sasl}"
+
+
+@contextmanager
+def kafka_broker(classpath: str, place: Path, more: str = "") -> Iterator[str]:
+    """Its address, once it takes connections. `more` properties beat the usual ones."""
     port, control = free_port(), free_port()
     place.mkdir(parents=True)
     properties = place / "server.properties"
-    properties.write_text(PROPERTIES.format(port=port, control=control, place=place))
+    told = {"port": port, "control": control, "place": place}
+    properties.write_text(PROPERTIES.format(**told) + more.format(**told))
     java = [shutil.which("java") or "java", "-Xmx384m", "-cp", classpath]
     storage = [*java, "kafka.tools.StorageTool"]
     cluster = subprocess.run([*storage, "random-uuid"], capture_output=True, text=True, check=True).stdout.split()[-1]

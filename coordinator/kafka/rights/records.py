@@ -87,7 +87,7 @@ def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
                     partition_index=one.partition,
                     error_code=code_of(READ),
                     high_watermark=-1,
-                    aborted_transactions=None,
+                    aborted_transactions=[],
                     records=b"",
                 )
                 for one in topic.partitions

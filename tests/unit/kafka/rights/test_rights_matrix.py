@@ -1,16 +1,12 @@
 """Every API of Kafka's door, in every version: without its right, with it, denied, and by a prefix."""
 
 import asyncio
-from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.rights.table import JUDGES
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission
+from muster.coordinator.security.acl.model import CLUSTER_NAME
 from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, Lacking, Right
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode
@@ -30,22 +26,21 @@ from tests.support.kafka.rights import (
     subscribe,
     words,
 )
-
-LACKING, ALLOWED, DENIED, PREFIXED = "lacking", "allowed", "denied", "prefixed"
+from tests.support.kafka.rights_cells import (
+    ALLOWED,
+    HOW,
+    MADE_BY_ASKING,
+    PREFIXED,
+    SERVED,
+    beside,
+    cells,
+    configure,
+    everything,
+    given,
+)
 
 NEVER = "nothing of transactions is coordinated here: 53 with the right, too"
-MADE_BY_ASKING = "one that is missing and would be made"
 CONFIGS = "-> topics.configs"
-CORE = "topics that subscribed_topic_regex matches"
-
-SERVED = {api.name: api for api in APIS}
-
-
-def cells() -> Iterator[tuple[str, int]]:
-    """An API, and which of its rights is tried."""
-    for api, rights in API_RIGHTS.items():
-        if api in FIELDS and api in SERVED:
-            yield from ((api, place) for place, right in enumerate(rights) if right.of != CORE)
 
 
 def test_every_served_api_that_needs_a_right_is_in_the_matrix_and_has_a_judge() -> None:
@@ -53,18 +48,6 @@ def test_every_served_api_that_needs_a_right_is_in_the_matrix_and_has_a_judge() 
     needing = {api for api in SERVED if API_RIGHTS[api]}
     assert needing - FIELDS.keys() - cluster_wide == set()
     assert needing - JUDGES.keys() == set()
-
-
-def given(right: Right, name: str, how: str) -> list[Acl]:
-    pattern, said = PatternType.LITERAL, name
-    if how == PREFIXED and right.resource_type is not CLUSTER:
-        pattern, said = PatternType.PREFIXED, name[:-1]
-    allowed = acl(right.operation, right.resource_type, said, pattern)
-    if how == LACKING:
-        return []
-    return [allowed, allowed._replace(permission=Permission.DENY, pattern=PatternType.LITERAL, name=name)][
-        : 2 if how == DENIED else 1
-    ]
 
 
 @pytest.mark.parametrize(("api", "place"), list(cells()))
@@ -79,7 +62,7 @@ async def matrix(api: str, place: int) -> None:
     async with MemoryNode({"other": 1}, lists) as node:
         root, alice = Asked(node.dispatch, ROOT), Asked(node.dispatch, ALICE)
         for version in range(SERVED[api].first, SERVED[api].last + 1):
-            for how in (LACKING, ALLOWED, DENIED, PREFIXED):
+            for how in HOW:
                 case = next(number)
                 topic, group, txn = f"orders-{case}", f"readers-{case}", f"tx-{case}"
                 names = {TOPIC: topic, GROUP: group, CLUSTER: CLUSTER_NAME, TRANSACTIONAL_ID: txn}
@@ -113,36 +96,6 @@ async def matrix(api: str, place: int) -> None:
                 else:
                     assert refused == (not may), about
         assert not node.bugs
-
-
-async def configure(root: Asked, group: str) -> None:
-    """Groups that have settings are listed among what has some."""
-    setting = struct("IncrementalAlterConfigsRequest.resources.configs")
-    row = struct("IncrementalAlterConfigsRequest.resources")(
-        resource_type=32,
-        resource_name=group,
-        configs=[setting(name="handoff.timeout.ms", config_operation=0, value="1000")],
-    )
-    answer = await root("IncrementalAlterConfigs", 1, resources=[row])
-    assert set(codes(answer)) == {0}, answer
-
-
-def beside(tried: Right, other: Right, name: str) -> list[Acl]:
-    """The other right, unless it would stand for the tried one."""
-    same = other.resource_type is tried.resource_type
-    if same and (other.operation is tried.operation or tried.operation is Operation.DESCRIBE):
-        return []
-    return [acl(other.operation, other.resource_type, name)]
-
-
-def everything(api: str, version: int, asked: Any) -> None:
-    """Ask for all there is, where the tried right is about what the answer lists."""
-    if api == "Metadata":
-        asked.topics = None if version else []
-    if api == "OffsetFetch" and version > 1:
-        asked.topics = None
-        for group in asked.groups:
-            group.topics = None
 
 
 def tells_names(api: str, version: int) -> bool:

@@ -35,6 +35,9 @@ COMMANDS = {
     ),
     "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations, and scalers, on one workload."),
     "zookeeper": Lazy("muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
+    "quotas": Lazy(
+        "muster.coordinator.cli.quotas:quotas", "Set, list and remove what users and clients may use of a node."
+    ),
     "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
     "certs": Lazy("muster.coordinator.cli.certs.command:certs", "Make certificates for development, and show some."),
     "doctor": Lazy("muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."),

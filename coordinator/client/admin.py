@@ -59,6 +59,8 @@ class Admin:
     create_acls = waiting(AsyncAdmin.create_acls)
     delete_acls = waiting(AsyncAdmin.delete_acls)
     check_acl = waiting(AsyncAdmin.check_acl)
+    quotas = waiting(AsyncAdmin.quotas)
+    alter_quotas = waiting(AsyncAdmin.alter_quotas)
 
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)

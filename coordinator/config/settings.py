@@ -20,6 +20,7 @@ from muster.coordinator.config.security.audit import AuditSettings
 from muster.coordinator.config.security.authentication import AuthenticationSettings
 from muster.coordinator.config.security.authorization import AuthorizationSettings
 from muster.coordinator.config.security.doors import check_authority, check_doors
+from muster.coordinator.config.security.quotas import QuotaSettings
 from muster.coordinator.config.security.tls import LISTENER_NAME, TlsSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
@@ -42,6 +43,7 @@ class Settings(
     AuthorizationSettings,
     AuditSettings,
     AuthenticationSettings,
+    QuotaSettings,
     WaitingSettings,
     GroupSettings,
     ConsumerGroupSettings,

@@ -18,6 +18,7 @@ from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
 from muster.coordinator.core.rights import Rights, RightsAnew
+from muster.coordinator.core.silence import HeldBack as HeldBack
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -410,6 +411,7 @@ Event: TypeAlias = (
     Request
     | Forget
     | StreamLost
+    | HeldBack
     | StreamClosed
     | TimerFired
     | StoodStill

@@ -67,6 +67,7 @@ from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
 from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
 from muster.coordinator.core.rights import RightsAnew
+from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.core.state import Step
 
 
@@ -251,6 +252,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Hello: on_hello,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
+    HeldBack: stall.held_back,
     ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: describe.describe_consumer_group,
     RegisterConsumer: on_register,

@@ -25,6 +25,7 @@ MANY: Final = frozenset(
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
         *("attempts", "logs", "users", "upsertions", "deletions", "creations"),
+        *("entries", "entity", "ops"),
     }
 )
 """Lists of up to MAX_ENTRIES."""
@@ -39,7 +40,7 @@ FEW: Final = frozenset(
         "set",
         "scalerMetadata",
         "guards",
-        "filters",
+        *("filters", "components"),
     }
 )
 """Lists of up to MAX_FEW."""

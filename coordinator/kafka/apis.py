@@ -60,6 +60,8 @@ APIS: Final = (
     Api(42, "DeleteGroups", 0, 2),
     Api(44, "IncrementalAlterConfigs", 0, 1, parks=True),
     Api(47, "OffsetDelete", 0, 0),
+    Api(48, "DescribeClientQuotas", 0, 1, parks=True),
+    Api(49, "AlterClientQuotas", 0, 1, parks=True),
     Api(68, "ConsumerGroupHeartbeat", 0, 1),
     Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
     Api(74, "ListConfigResources", 0, 1, parks=True),

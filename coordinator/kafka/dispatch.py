@@ -16,6 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from muster.coordinator.edge.audit import ACTIONS, Tell, watched
@@ -93,10 +94,12 @@ class Promised(Later):
 class Aside(Later):
     """An answer that takes its time to be made: a thread makes it, by a call that is here or comes later."""
 
-    __slots__ = ("_call", "_made")
+    __slots__ = ("_call", "_made", "spent_s")
 
     def __init__(self, call: Later | Callable[[], Any]) -> None:
         self._call = call
+        self.spent_s = 0.0
+        """Of the thread's time."""
         self._made: asyncio.Future[Any] | None = None
 
     def then(self, came: Callable[[], None]) -> None:
@@ -111,7 +114,10 @@ class Aside(Later):
 
     def _make(self) -> Any:
         call = self._call.respond() if isinstance(self._call, Later) else self._call
-        return call()
+        began_s = thread_time()
+        made = call()
+        self.spent_s = thread_time() - began_s
+        return made
 
     def respond(self) -> Any:
         assert self._made is not None, "it has not come"
@@ -191,6 +197,14 @@ class Guarding(Protocol):
         ...
 
 
+class Limits(Protocol):
+    """Keeps what handlers are asked within quotas."""
+
+    def limited(
+        self, api: str, handler: Handler | None, immediate: Immediate | None
+    ) -> tuple[Handler | None, Immediate | None]: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """One version of an API: how its requests are read, its answers written, and who answers."""
@@ -225,7 +239,8 @@ class Dispatch:
     """All forms that are served here. `handlers` are asked for each API in turn; ApiVersions is answered here.
 
     Requests are counted in `instruments`, and what operators change is told to `tell`, if there are any; with a
-    `guard` every handler has a judge before it. Raises LookupError when nobody answers an API, or judges it.
+    `guard` every handler has a judge before it, with `limiting` some are asked within quotas. Raises LookupError when
+    nobody answers an API, or judges it.
     """
 
     def __init__(
@@ -234,10 +249,12 @@ class Dispatch:
         instruments: "Instruments | None" = None,
         tell: Tell | None = None,
         guard: Guarding | None = None,
+        limiting: Limits | None = None,
     ) -> None:
         self.instruments = instruments
         self._tell = tell
         self._guard = guard
+        self._limiting = limiting
         everyone = (Negotiation(), SaslHandlers(), *handlers)
         self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
         self._forms: dict[tuple[int, int], Form] = {}
@@ -261,6 +278,8 @@ class Dispatch:
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
         handler, immediate = self._watched(api, getattr(who, name, None)), getattr(who, f"{name}_now", None)
+        if self._limiting is not None:
+            handler, immediate = self._limiting.limited(api.name, handler, immediate)
         if self._guard is not None:
             handler, immediate = self._guard.guarded(api.name, version, handler, immediate)
         made = self._forms[key, version] = Form(

@@ -106,6 +106,7 @@ HEADINGS = {
     "AuthorizationSettings": "Who may do what",
     "AuditSettings": "What is told of it",
     "AuthenticationSettings": "Who is it",
+    "QuotaSettings": "Quotas",
     "LogSettings": "The log",
 }
 

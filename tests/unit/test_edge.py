@@ -1,6 +1,8 @@
 """What both doors have in common is decided once: positions kept twice, partitions that do not exist, listings."""
 
 import asyncio
+import contextlib
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from muster.coordinator.edge import limits
 from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.listing import listed
 from muster.coordinator.edge.positions import Places, delete_known
+from muster.coordinator.edge.timing import Timed
 from muster.coordinator.edge.words import json_value, sentence
 from muster.coordinator.errors import ErrorCode
 
@@ -82,3 +85,33 @@ def test_an_error_has_its_own_words_or_those_of_its_code() -> None:
 
 def test_a_list_has_one_limit() -> None:
     assert not limits.MANY & limits.FEW
+
+
+def test_work_that_is_timed_hears_of_its_timeouts_and_of_its_end() -> None:
+    async def work() -> str:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return "done"
+
+    async def story() -> None:
+        timed = Timed(work())
+        assert await timed == "done"
+        assert timed.spent_s > 0
+        forever = asyncio.create_task(waits(asyncio.Event().wait()))
+        await asyncio.sleep(0)
+        forever.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await forever
+        with pytest.raises(LookupError, match="gone"):
+            await Timed(fails())
+
+    async def waits(work: Any) -> None:
+        await Timed(work)
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("gone")
+
+    asyncio.run(story())

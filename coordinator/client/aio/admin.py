@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.client.aio.acls import Lists
 from muster.coordinator.client.aio.control import Control
+from muster.coordinator.client.aio.quotas import QuotaCalls
 from muster.coordinator.client.aio.trial import Trial
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
@@ -44,7 +45,7 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class Admin(Control, Trial, Lists):
+class Admin(Control, Trial, Lists, QuotaCalls):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:

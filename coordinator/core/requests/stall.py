@@ -1,13 +1,15 @@
 """The node stood still: nobody is expired for what it could not hear.
 
 A process that is stopped, a machine that is paused, or one thing that takes seconds on the event loop: members go on
-sending, and nobody listens. Deadlines measure what was heard, so they stand still as well.
+sending, and nobody listens. Deadlines measure what was heard, so they stand still as well. So do those
+of one member whose connection is held for its quota.
 """
 
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.events import StoodStill
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import StallForgotten, StallNoted
+from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Stall
 
@@ -31,6 +33,17 @@ def stood_still(event: StoodStill, step: Step) -> None:
     standing.stood_still(event.stalled_ms, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
         note(event.stalled_ms, step)
+
+
+def held_back(event: HeldBack, step: Step) -> None:
+    """Nobody listens to this member meanwhile, so its session stands still as all do when nobody listens to anybody.
+
+    What the whole group waits for (a rebalance) does not wait for it: others are not slowed by one's quota.
+    """
+    key = ("session", event.group_id, event.member_id)
+    deadline_ms = step.state.deadlines.get(key)
+    if deadline_ms is not None and event.for_ms > 0:
+        step.arm(key, deadline_ms - step.now_ms + event.for_ms)
 
 
 def note(stalled_ms: int, step: Step) -> None:

@@ -12,7 +12,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Frame: TypeAlias = bytes | bytearray
 """One request or answer without its length."""
 
-FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
+FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d", "uuid": "16s"}
 """Primitives of one size, by the letter that the struct module has for them."""
 
 

@@ -16,6 +16,7 @@ from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.connections.foresight import Refused, foreseen
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
+from muster.coordinator.kafka.connections.holding import Holding
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.connections.shared import Shared
@@ -36,7 +37,7 @@ LARGE = 1 << 15
 log = structlog.get_logger("muster.kafka")
 
 
-class Connection(asyncio.Protocol):
+class Connection(Holding, asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
     `shared` is what it has in common with the other connections of its node.
@@ -119,8 +120,9 @@ class Connection(asyncio.Protocol):
         keep_alive(transport.get_extra_info("socket"))
         self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes)
         self._let_in = self._on_open(self)
+        self.charge()
         if not self._let_in:
-            self._transport.abort()
+            (self._transport.pause_reading if self._held else self._transport.abort)()
 
     def data_received(self, data: bytes) -> None:
         if self._draining:
@@ -178,16 +180,13 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self._close_if_drained()
 
-    def abort(self) -> None:
-        self._transport.abort()
-
     def reap(self, now_s: float, late_s: float = 0.0) -> None:
         """Close the connection if nothing moved on it for too long: nothing is under way, or no answer is read.
 
         For `late_s` of that time nobody here could have heard it, which is not the client's fault.
         """
         self._active_at = min(now_s, self._active_at + late_s)
-        resting = self._choked or not (self._slots or self._backlog)
+        resting = self._choked or not (self._slots or self._backlog or self._held)
         if resting and (now_s - self._active_at) * 1000 > self._limits.max_idle_ms:
             log.info("idle connection closed", peer=self._peer.host)
             self._transport.abort()
@@ -200,7 +199,8 @@ class Connection(asyncio.Protocol):
         begun = 0
         while self._backlog and begun < TURN and self._may_begin():
             begun += 1
-            self._begin(self._backlog.popleft())
+            frame = self._backlog.popleft()
+            self._begin(frame) if self._payer is None else self._payer.begin(self._begin, frame, self._slots)
         if self._slots and (self._slots[0].done or self._made_bytes):
             self._send()
         if self._draining:
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
-        return room and bool(self._backlog) and self._parked is None
+        return room and bool(self._backlog) and self._parked is None and not self._held
 
     def _begin(self, frame: Frame | Refused) -> None:
         try:
@@ -273,6 +273,8 @@ class Connection(asyncio.Protocol):
     def _answer(self, slot: Slot, caller: Caller, request: Any) -> None:
         """At once, later, or by a task of its own."""
         form = slot.form
+        if self._payer is not None:
+            self._payer.asked(slot, caller.call, request)
         if form.immediate is not None:
             response = form.immediate(request, caller.call)
             if isinstance(response, Later):
@@ -321,13 +323,16 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, slot: Slot, handler: Callable[..., Awaitable[Any]], *asked: Any) -> None:
         try:
-            self._fill(slot, await handler(*asked))
+            answering = handler(*asked)
+            self._fill(slot, await (answering if self._payer is None else self._payer.timed(slot, answering)))
         except Exception as error:
             self._failed(slot, error)
             return
         self._answered(slot)
 
     def _came(self, slot: Slot, later: Later) -> None:
+        if self._payer is not None:
+            self._payer.enter()
         try:
             self._fill(slot, later.respond())
         except Exception as error:
@@ -358,13 +363,17 @@ class Connection(asyncio.Protocol):
         """The answer's bytes, with header."""
         slot.done = True
         if response is None:
-            return
-        if isinstance(response, Written):
+            body = []
+        elif isinstance(response, Written):
             body = response.body
         else:
             body = slot.form.write(response)
             if self._metered and slot.form.coded:
                 slot.code = response.error_code
+        if self._payer is not None:
+            body = self._payer.charged(slot, body)
+        if response is None:
+            return
         size = sum(map(len, body))
         if slot.form.tagged:
             head = TAGGED_ANSWER.pack(size + LENGTH_BYTES + 1, slot.correlation, 0)
@@ -405,7 +414,7 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
-        stop, taken = self._resting, len(self._slots) + len(self._backlog)
+        stop, taken = self._resting or self._held, len(self._slots) + len(self._backlog)
         if taken and not stop:
             full = taken >= self._limits.max_in_flight or self.in_flight_bytes > self._limits.max_in_flight_bytes
             stop = full or self._choked
@@ -418,12 +427,6 @@ class Connection(asyncio.Protocol):
         if not self._resting:
             self._resting = True
             self._loop.call_soon(self._rested)
-
-    def hold(self, wait_s: float) -> None:
-        """Read nothing for so long."""
-        self._resting = True
-        self._throttle()
-        self._loop.call_later(wait_s, self._rested)
 
     def _rested(self) -> None:
         self._resting = False

@@ -19,6 +19,7 @@ from muster.coordinator.kafka.dispatch import Dispatch
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.handshakes import Handshakes
+    from muster.coordinator.kafka.quotas.charges import Charges
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -110,6 +111,15 @@ class KafkaListener:
         if self._socket is not None:
             self._socket.close()
 
+    def charged_by(self, charges: "Charges") -> None:
+        """Quotas are kept from now on; call `charge` whenever they change."""
+        self._shared.charges = charges
+
+    def charge(self) -> None:
+        """Quotas were set, or are gone."""
+        for connection in self._connections:
+            connection.charge()
+
     async def start(
         self, dispatch: Dispatch, opened: Callable[..., Connection] | None = None, tls: Tls | None = None
     ) -> None:
@@ -169,6 +179,13 @@ class KafkaListener:
         host = connection.peer.host
         if connection.peer.identity is NOBODY:
             return False
+        if (charges := self._shared.charges) is not None and charges.quotas.connections:
+            closes_later = charges.turned_away(host, connection.abort)
+            if closes_later is not None:
+                if closes_later:
+                    connection.hold_back()
+                self._tell_refused(host, host, "it opens connections faster than its quota (connection_creation_rate)")
+                return False
         if not self._has_room(host, len(self._connections), self._hosts[host]):
             return False
         wait_s = self._pace.wait_s(asyncio.get_running_loop().time())

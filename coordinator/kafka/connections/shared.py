@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.seldom import Seldom
 from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
+
+if TYPE_CHECKING:
+    from muster.coordinator.kafka.quotas.charges import Charges
 
 TELL_EVERY_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""
@@ -48,6 +51,8 @@ class Shared:
         self._held: dict[Holder, int] = {}
         self._unread = 0
         self._excesses = Seldom(TELL_EVERY_S)
+        self.charges: Charges | None = None
+        """Set where quotas are kept."""
 
     def who(self, transport: asyncio.BaseTransport, host: str) -> Identity:
         """Who speaks on a connection that was just made; `NOBODY` is not let in, which has been told."""

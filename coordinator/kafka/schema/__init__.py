@@ -2,11 +2,12 @@
 
 from functools import cache
 
-from muster.coordinator.kafka.schema import connection, groups, logs, security
+from muster.coordinator.kafka.schema import connection, groups, logs, quotas, security
 from muster.coordinator.kafka.schema.notation import Message, read
 
 
 @cache
 def messages() -> dict[str, Message]:
     """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
-    return {message.name: message for part in (connection, groups, logs, security) for message in read(part.FIELDS)}
+    parts = (connection, groups, logs, security, quotas)
+    return {message.name: message for part in parts for message in read(part.FIELDS)}

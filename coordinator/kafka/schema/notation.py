@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 Versions: TypeAlias = range
-Default: TypeAlias = int | bool | str | bytes | tuple[()] | None
+Default: TypeAlias = int | float | bool | str | bytes | tuple[()] | None
 
 INDENT = 4
 STRUCT = ""
@@ -35,7 +35,7 @@ FIELD = re.compile(
     r"(?: = (?P<default>\S+))?(?: tag (?P<tag>\d+))?"
 )
 ZEROS: dict[str, Default] = {
-    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
+    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0, "float64": 0.0,
     "string": "", "bytes": b"", "records": b"", "uuid": bytes(16),
 }  # fmt: skip
 

@@ -151,6 +151,7 @@ CONTROL: Final = "/coordinator.rpc.v1.GroupControl/"
 FENCING: Final = "/coordinator.rpc.v1.Fencing/"
 ACLS: Final = "/coordinator.rpc.v1.Acls/"
 SECURITY: Final = "/coordinator.rpc.v1.Security/"
+QUOTAS: Final = "/coordinator.rpc.v1.Quotas/"
 BROKER: Final = "/storage.rpc.v1.Broker/"
 STAGING: Final = "/storage.rpc.v1.Staging/"
 SCALER: Final = "/externalscaler.ExternalScaler/"
@@ -218,8 +219,8 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     ACLS + "CreateAcls": (on_cluster(ALTER),),
     ACLS + "DeleteAcls": (on_cluster(ALTER),),
     ACLS + "CheckAcl": (on_cluster(DESCRIBE),),
-    SECURITY + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
-    SECURITY + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
+    QUOTAS + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
+    QUOTAS + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
     BROKER + "Metadata": (Right(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
     BROKER + "CreateTopics": (Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
     BROKER + "DeleteTopics": (Right(DELETE, TOPIC, "topic_names"),),

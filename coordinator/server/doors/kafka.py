@@ -1,5 +1,6 @@
 """The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.config import Address, Settings
+from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.tls import Tls
@@ -14,13 +16,15 @@ from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.dispatch import Dispatch, Guarding
+from muster.coordinator.kafka.dispatch import Dispatch, Guarding, Limits
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
+from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.service.observed import ObservedGroups
@@ -116,9 +120,14 @@ class KafkaDoor:
             auto_create=settings.auto_create_topics_enable,
             elsewhere=elsewhere,
         )
+        quotas = QuotaHandlers(None if security is None else security.quota_book)
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
-        dispatch = Dispatch((groups, records, configs, acls_of(security)), instruments, tell, guard)
+        limiting = limiting_of(security, partitions, settings)
+        if security is not None:
+            charge(self._listener, security, driver, shards)
+        handlers = (groups, records, configs, acls_of(security), quotas)
+        dispatch = Dispatch(handlers, instruments, tell, guard, limiting)
         await self._listener.start(dispatch, connections_of(settings, security), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -162,6 +171,27 @@ def acls_of(security: "Security | None") -> object:
     from muster.coordinator.kafka.acls.handlers import AclHandlers
 
     return AclHandlers(security.acls)
+
+
+def limiting_of(
+    security: "Security | None", partitions: Callable[[], Mapping[str, int]], settings: Settings
+) -> Limits | None:
+    if security is None:
+        return None
+    from muster.coordinator.kafka.quotas.limiting import Limiting
+
+    return Limiting(security.quotas, partitions, settings.num_partitions, security.counts)
+
+
+def charge(listener: KafkaListener, security: "Security", driver: Driver, shards: int) -> None:
+    """Charge connections by the quotas that are set, now and later."""
+    from muster.coordinator.kafka.quotas.charges import Charges
+
+    def held(group_id: str, member_id: str, for_ms: int) -> None:
+        driver.tell(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
+
+    listener.charged_by(Charges(security.quotas, held, asyncio.get_running_loop()))
+    security.store.on_change(listener.charge)
 
 
 def guard_of(security: "Security | None", broker: Broker, auto_create: bool) -> Guarding | None:

@@ -59,7 +59,7 @@ class Waiter(Protocol):
     def set_exception(self, why: BaseException, /) -> None: ...
 
 
-Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
+Unanswered: TypeAlias = events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
 """Events that are no requests."""
 
 

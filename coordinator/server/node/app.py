@@ -195,7 +195,7 @@ class Node:
         if self._tracing is not None:
             table = self._tracing.listening(table)
         table = secured_by.guarded_by(
-            self._security, table, self._staging, lambda: self._partitions, self.driver.tell_all
+            self._security, table, self._staging, lambda: self._partitions, self.engine, self.driver
         )
         gate = secured_by.gate_of(self._security)
         limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)

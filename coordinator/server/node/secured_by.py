@@ -1,18 +1,22 @@
 """Who may do what on a node: made, and imported, only where a setting asks for it."""
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.rights import RightsAnew
+from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.edge.tls import Tls
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.journal.lines import audited, tell_action
-from muster.coordinator.server.node.services import ACL_SERVICE
+from muster.coordinator.server.node.services import ACL_SERVICE, QUOTA_SERVICE
 from muster.storage.broker.broker import Broker
 from muster.storage.service.staging import StagingService
 
@@ -71,7 +75,7 @@ async def stop(security: "Security | None") -> None:
 
 def services_of(settings: Settings) -> tuple[str, ...]:
     """What is served beside the rest, for health and reflection."""
-    return () if settings.authorizer == "none" else (ACL_SERVICE.full_name,)
+    return () if settings.authorizer == "none" else (ACL_SERVICE.full_name, QUOTA_SERVICE.full_name)
 
 
 def teller(security: "Security | None") -> Tell:
@@ -95,19 +99,35 @@ def guarded_by(
     security: "Security | None",
     table: dict[str, Method],
     staging: StagingService,
-    topics: Callable[[], Container[str]],
-    tell_groups: Callable[[RightsAnew], None],
+    topics: Callable[[], Mapping[str, int]],
+    engine: Engine,
+    driver: Driver,
 ) -> dict[str, Method]:
     """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
     if security is None:
         return table
     from muster.coordinator.server.security.acl_service import AclService
+    from muster.coordinator.server.security.paying import Paying
     from muster.coordinator.server.security.rights.guarding import guarded
+    from muster.coordinator.server.service.quotas import Quotas as QuotaService
 
     lists = AclService(security.acls, security.authorizer, allow_if_no_acl_found=security.allow_if_no_acl_found)
     table |= audited(methods_of(ACL_SERVICE, lists), security.audit.action)
-    security.rights.topics, security.topic_rights.tell = topics, tell_groups
-    return guarded(table, security.rights, staging.topics_of)
+    security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
+    security.counts.alive = partial(alive, engine)
+    table |= methods_of(QUOTA_SERVICE, QuotaService(security.quota_book))
+
+    def waits(group_id: str, member_id: str, for_ms: int) -> None:
+        driver.tell(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))
+
+    paying = Paying(security.quotas, security.counts, waits, topics)
+    return paying.charged(guarded(table, security.rights, staging.topics_of))
+
+
+def alive(engine: Engine, group_id: str, member_id: str) -> bool:
+    """Whether a group has this member at the moment."""
+    core = engine.core(partition_for(group_id, engine.shards))
+    return core is not None and core.knows(group_id, member_id)
 
 
 def rights_of(security: "Security | None") -> RightsOf:

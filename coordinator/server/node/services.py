@@ -1,6 +1,12 @@
 """The services that a node offers by gRPC, and the one table of their calls."""
 
-from muster.coordinator.rpc.v1 import acl_service_pb2, control_service_pb2, coordinator_service_pb2, fence_service_pb2
+from muster.coordinator.rpc.v1 import (
+    acl_service_pb2,
+    control_service_pb2,
+    coordinator_service_pb2,
+    fence_service_pb2,
+    quota_service_pb2,
+)
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import GroupCoordinator
@@ -11,6 +17,7 @@ from muster.storage.service.staging import StagingService
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 CONTROL_SERVICE = control_service_pb2.DESCRIPTOR.services_by_name["GroupControl"]
 ACL_SERVICE = acl_service_pb2.DESCRIPTOR.services_by_name["Acls"]
+QUOTA_SERVICE = quota_service_pb2.DESCRIPTOR.services_by_name["Quotas"]
 FENCE_SERVICE = fence_service_pb2.DESCRIPTOR.services_by_name["Fencing"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
 STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]

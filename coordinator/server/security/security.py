@@ -7,13 +7,16 @@ from typing import Final
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.facts import AclKey, Change, SecretKey
+from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKey
 from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.security.quotas.counts import Counts
+from muster.coordinator.security.quotas.quotas import Quotas
 from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
 from muster.coordinator.server.security.key_ring import KeyRing
 from muster.coordinator.server.security.logins import Logins
+from muster.coordinator.server.security.quota_book import QuotaBook
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.tls.listeners import Certificates
@@ -51,12 +54,16 @@ class Security:
         )
         self.acls = Acls(self.store)
         self.store.on_changes(self._changed)
+        self.quotas = Quotas(settings.quota_window_num, settings.quota_window_size_seconds)
+        self.quota_book = QuotaBook(self.store)
+        self.counts = Counts(self.quotas)
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""
         self.store.load()
+        self.quotas.replace(self.store.state.quotas)
         self.authorizer.replace(self.store.state.acls)
         self.topic_rights.replace(self.store.state.acls)
 
@@ -83,4 +90,6 @@ class Security:
             come = [acl for acl, there in acls.items() if there]
             self.authorizer.change(acls.keys() - come, come)
             self.topic_rights.replace(self.store.state.acls)
+        if any(isinstance(change.key, QuotaKey) for change in changes):
+            self.quotas.replace(self.store.state.quotas)
         self.rights.changed.tell()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from muster.coordinator.config import Settings, load_settings
@@ -15,15 +16,20 @@ from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
+from muster.coordinator.kafka.quotas.limiting import Limiting
 from muster.coordinator.kafka.rights.catalog import NodeTopics
 from muster.coordinator.kafka.rights.guard import Guard
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.quotas.counts import Counts
+from muster.coordinator.security.quotas.quotas import Quotas
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.node.app import partition_counts, topic_ids
+from muster.coordinator.server.node.secured_by import alive
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
@@ -34,19 +40,36 @@ QUIET_TURNS = 10
 PATIENCE_S = 20.0
 
 
+class Steady:
+    """A clock for quotas that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 class MemoryNode:
     """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine.
 
     With an `authorizer` its handlers have judges before them.
     """
 
-    def __init__(self, topics: dict[str, int], authorizer: Authorizer | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        topics: dict[str, int],
+        authorizer: Authorizer | None = None,
+        quotas: Quotas | None = None,
+        **settings: str,
+    ) -> None:
         given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
         self._settings: Settings = load_settings(None, given | settings)
         self._topics = topics
         self._authorizer = authorizer
         self.acls: Callable[[Broker], object] = lambda broker: NoAcls()
         """Makes who answers what is asked of access control lists."""
+        self.quotas = quotas or Quotas()
         self.bugs: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -85,7 +108,11 @@ class MemoryNode:
         guard = None
         if self._authorizer is not None:
             guard = Guard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))
-        self.dispatch = Dispatch((groups, records, configs, self.acls(self.broker)), guard=guard)
+        counts = Counts(self.quotas, partial(alive, engine))
+        self.limiting_clock = Steady()
+        limiting = Limiting(self.quotas, lambda: partition_counts(self.broker), 1, counts, self.limiting_clock)
+        handlers = (groups, records, configs, self.acls(self.broker), QuotaHandlers(None))
+        self.dispatch = Dispatch(handlers, guard=guard, limiting=limiting)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -217,6 +217,11 @@ FIELDS: Final[dict[str, Fields]] = {
         "include_authorized_operations": True,
     },
     "ListConfigResources": lambda path, topics, groups, txn: {},
+    "DescribeClientQuotas": lambda path, topics, groups, txn: {"components": [], "strict": False},
+    "AlterClientQuotas": lambda path, topics, groups, txn: {
+        "validate_only": True,
+        "entries": [one(f"{path}.entries", entity=[], ops=[])],
+    },
 }
 """By API: what `request` fills in."""
 

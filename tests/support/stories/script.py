@@ -18,6 +18,7 @@ from muster.coordinator.core.effects import CentralReply, ConsumerHeartbeatReply
 from muster.coordinator.core.plan import Plan, PlanRequest, planned
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import moved_by
@@ -130,6 +131,11 @@ class Stage(
         self.timers = {key: at_ms + moved_ms for key, at_ms in self.timers.items()}
         yield from self.obeyed(self.step(events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
         assert self.timers == self.shard.state.deadlines
+
+    def do_held(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """`held g a-1 20s`: what this member says is not read for so long, because of a quota."""
+        group_id, member_id, time = words
+        yield from self.obeyed(self.step(HeldBack(group_id, member_id, milliseconds(time)))) or ["ok"]
 
     def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """The process dies and the log is replayed: what was parked gets no answer.

@@ -1,0 +1,36 @@
+"""The quotas there are, and for which kinds of entities: Kafka's (KIP-546, KIP-599, KIP-612), and three of ours."""
+
+from typing import Final
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+GROUP_COUNT: Final = "group_count"
+MEMBER_COUNT: Final = "member_count"
+
+WHOLE: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE, GROUP_COUNT, MEMBER_COUNT})
+"""Those that are whole numbers; the others may have a fraction."""
+
+COUNTS: Final = frozenset({GROUP_COUNT, MEMBER_COUNT})
+"""How much a principal may have at once. They go by user alone, and 0 is a limit as well."""
+
+OF_CLIENTS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+OF_USERS: Final = OF_CLIENTS | COUNTS
+OF_ADDRESSES: Final = frozenset({CONNECTION_CREATION_RATE})
+
+MEANINGS: Final = {
+    PRODUCER_BYTE_RATE: "bytes per second that may be produced",
+    CONSUMER_BYTE_RATE: "bytes per second that may be fetched",
+    REQUEST_PERCENTAGE: "percent of one processor's time that requests may take",
+    CONTROLLER_MUTATION_RATE: "partitions per second that may be created or deleted",
+    CONNECTION_CREATION_RATE: "connections per second from an address",
+    GROUP_COUNT: "groups that the user may have members in",
+    MEMBER_COUNT: "members of groups that the user may have",
+}

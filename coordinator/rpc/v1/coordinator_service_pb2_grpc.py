@@ -40,7 +40,7 @@ class GroupCoordinatorStub(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
     - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
     - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).
@@ -204,7 +204,7 @@ class GroupCoordinatorServicer(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
     - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
     - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).
@@ -525,7 +525,7 @@ class GroupCoordinator(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
     - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
     - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).

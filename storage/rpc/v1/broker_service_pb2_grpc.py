@@ -36,7 +36,7 @@ class BrokerStub(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - name, topic, topic_names: the topic's name.
     - partition, partition_index, index: the partition's number, from 0.
     - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked
@@ -143,7 +143,7 @@ class BrokerServicer(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - name, topic, topic_names: the topic's name.
     - partition, partition_index, index: the partition's number, from 0.
     - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked
@@ -337,7 +337,7 @@ class Broker(object):
     Fields of one name mean the same everywhere, and are explained here where their message says no more:
     - error_code: NONE, or why the request, or this part of it, was refused.
     - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
-    - throttle_time_ms: always 0: no call is throttled.
+    - throttle_time_ms: for how long the caller is held after this, because of a quota; 0: it is not.
     - name, topic, topic_names: the topic's name.
     - partition, partition_index, index: the partition's number, from 0.
     - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked

@@ -14,11 +14,11 @@ from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEve
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.records import OfWhoPlans
+from muster.coordinator.core.requests.streams import HeldBack as HeldBack
 from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
 from muster.coordinator.core.rights import Rights, RightsAnew
-from muster.coordinator.core.silence import HeldBack as HeldBack
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 

@@ -66,8 +66,8 @@ from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
 from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
+from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.core.rights import RightsAnew
-from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.core.state import Step
 
 

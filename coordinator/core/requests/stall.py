@@ -9,7 +9,7 @@ from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.events import StoodStill
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import StallForgotten, StallNoted
-from muster.coordinator.core.silence import HeldBack
+from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Stall
 

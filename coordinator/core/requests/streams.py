@@ -36,3 +36,12 @@ class StreamLost:
     group_id: str
     member_id: str
     grace_ms: int
+
+
+@value
+class HeldBack:
+    """For `for_ms` from now nothing that a member says is read, because of a quota: so it is not silent."""
+
+    group_id: str
+    member_id: str
+    for_ms: int

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.core.silence import HeldBack
+from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.tls import Tls

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.silence import HeldBack
+from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.rights import RightsOf, everything

@@ -17,8 +17,8 @@ from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
 from muster.coordinator.core.plan import Plan, PlanRequest, planned
 from muster.coordinator.core.records import Record
+from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.silence import HeldBack
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import moved_by

@@ -4,6 +4,7 @@ import errno
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 
@@ -54,6 +55,20 @@ def as_text(value: object) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shown(settings: object, alias: str, name: str) -> str | None:
+    """The same of a setting of a model, for anybody to see: what was read elsewhere is shown as it was written.
+
+    A model that has such values tells them in `references`, by their dotted names.
+    """
+    written: str | None = getattr(settings, "references", {}).get(alias)
+    return as_text(getattr(settings, name)) if written is None else written
+
+
+def is_secret(settings: object, alias: str, field: FieldInfo) -> bool:
+    """Whether its value is to be seen by nobody."""
+    return field.annotation is SecretStr or alias in getattr(settings, "references", {})
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -86,10 +86,10 @@ def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
 def rows_of(given: "Settings") -> "list[NodeSettingRow]":
     from muster.coordinator.config import known_settings
     from muster.coordinator.views.settings import node_setting_row
-    from muster.storage.wording import as_text
+    from muster.storage.wording import shown
 
     of = {field.alias or name: name for name, field in type(given).model_fields.items()}
-    return [node_setting_row(name, as_text(getattr(given, of[name])) or "") for name in known_settings()]
+    return [node_setting_row(name, shown(given, name, of[name]) or "") for name in known_settings()]
 
 
 def running_rows(bootstrap: str) -> "list[NodeSettingRow]":

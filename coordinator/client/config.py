@@ -17,6 +17,7 @@ from muster.coordinator.client.group_protocols import check_protocol, check_zook
 from muster.coordinator.client.group_protocols import dotted as dotted
 from muster.coordinator.client.security_config import SecurityProperties, shown
 from muster.coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
+from muster.storage.references import BadReference, Resolved, resolved
 from muster.storage.wording import expected
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
@@ -272,11 +273,23 @@ def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Map
             raise ConfigError(unknown(name, known, model.kind))
         if name in given:
             raise ConfigError(f"{name} is given twice: as a property and as a keyword")
-        given[name] = value
+        given[name] = read_elsewhere(name, value)
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(explained(error, model)) from None
+        told = explained(error, model)
+        for value in given.values():
+            if isinstance(value, Resolved) and value:
+                told = told.replace(value, value.reference)
+        raise ConfigError(told) from None
+
+
+def read_elsewhere(name: str, value: Any) -> Any:
+    """The value, with what `${env:NAME}` and the like in it stand for. Raises ConfigError, which shows none."""
+    try:
+        return resolved(value) if isinstance(value, str) else value
+    except BadReference as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def unknown(name: str, known: Mapping[str, str], kind: str) -> str:

@@ -1,6 +1,6 @@
 """Settings as people write them: the properties file, what is given on top of it, and a sentence for every mistake."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +13,7 @@ from muster.coordinator.config.addresses import AddressOrNone, CollectorText, Co
 from muster.coordinator.config.security.tls import LISTENER_NAME, is_of_a_listener, listener_settings
 from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
+from muster.storage.references import BadReference, Resolved, resolved
 from muster.storage.wording import as_text
 from muster.storage.wording import expected as in_words
 
@@ -34,7 +35,8 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
     given = {} if file is None else {key: value for key, value in read_properties(file) if asks(key, value, known)}
     for key, text in (overrides or {}).items():
         given[key] = Given(text, "--set")
-    of_one = {key: value.text for key, value in given.items() if is_of_a_listener(key)}
+    read = {key: read_elsewhere(key, value) for key, value in given.items()}
+    of_one = {key: read[key] for key in given if is_of_a_listener(key)}
     unknown = [
         unknown_setting(key, value.place, known)
         for key, value in given.items()
@@ -42,17 +44,36 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
     ]
     if unknown:
         raise SettingsError("\n".join(unknown))
-    values: dict[str, Any] = {key: value.text for key, value in given.items() if key not in of_one}
+    values: dict[str, Any] = {key: text for key, text in read.items() if key not in of_one}
     if of_one:
         values[LISTENER_NAME.rstrip(".")] = {key.removeprefix(LISTENER_NAME): text for key, text in of_one.items()}
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         places = list(known)
         faults = sorted(
             error.errors(include_url=False), key=lambda fault: [places.index(str(at)) for at in fault["loc"][:1]]
         )
-        raise SettingsError("\n".join(explain(fault, given, known) for fault in faults)) from None
+        told = "\n".join(explain(fault, given, known) for fault in faults)
+        raise SettingsError(as_written(told, read.values())) from None
+    settings._references.update({key: text.reference for key, text in read.items() if isinstance(text, Resolved)})
+    return settings
+
+
+def read_elsewhere(key: str, value: Given) -> str:
+    """The value, with what its references stand for. Raises SettingsError, which shows none."""
+    try:
+        return resolved(value.text)
+    except BadReference as error:
+        raise SettingsError(f"{value.place}: {key}: {error}") from None
+
+
+def as_written(told: str, values: Iterable[str]) -> str:
+    """What is said of settings, without what was read elsewhere."""
+    for value in values:
+        if isinstance(value, Resolved) and value:
+            told = told.replace(value, value.reference)
+    return told
 
 
 def asks(key: str, value: Given, known: Mapping[str, FieldInfo]) -> bool:
@@ -81,15 +102,21 @@ def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
         if not text or text[0] in "#!":
             continue
         if "\\" in text:
-            raise SettingsError(f"{place}: {text!r} has a backslash; write the value plainly and on one line")
+            raise SettingsError(f"{place}: {named(text)} has a backslash; write the value plainly and on one line")
         ends = [at for at in (text.find("="), text.find(":")) if at >= 0]
         if not ends or min(ends) == 0:
-            raise SettingsError(f"{place}: {text!r} is no setting; expected key=value")
+            raise SettingsError(f"{place}: {named(text)} is no setting; expected key=value")
         key, value = text[: min(ends)].rstrip(), text[min(ends) + 1 :].lstrip()
         if key in seen:
             raise SettingsError(f"{place}: {key} was set before, at {seen[key]}; keep one of the two lines")
         seen[key] = place
         yield key, Given(value, place)
+
+
+def named(line: str) -> str:
+    """What is told of a line that is wrong: a setting's name. Anything else may be a secret, or a part of one."""
+    name = line.replace(":", "=").partition("=")[0].strip()
+    return repr(name) if name in known_settings() else "the line"
 
 
 def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:

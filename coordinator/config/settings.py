@@ -1,8 +1,9 @@
 """All settings of a node, one class a room, checked together where they depend on each other."""
 
+from collections.abc import Mapping
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import Door
@@ -59,6 +60,13 @@ class Settings(
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    _references: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def references(self) -> Mapping[str, str]:
+        """Settings whose values were read elsewhere (`${env:NAME}` and the like), as they were written."""
+        return self._references
 
     @property
     def observes(self) -> bool:

@@ -19,7 +19,7 @@ from muster.storage.segments.reading import is_known
 from muster.storage.service.fetch_frames import Part, fetch_response, multi_fetch_response
 from muster.storage.service.shape import MalformedRequest, bounded, each_once
 from muster.storage.types import Appended, Fetched, Topic
-from muster.storage.wording import as_text
+from muster.storage.wording import shown
 
 READ_COMMITTED = 1
 ROOM = 1 << 30
@@ -371,8 +371,10 @@ def _fetched(topic: str, partition: int, found: Fetched | StorageError) -> Part:
 
 def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = None) -> Iterator[pb.ConfigEntry]:
     for name, field in type(settings).model_fields.items():
+        if not field.repr:
+            continue  # it holds settings by other names, secrets among them
         alias = field.alias or name
         value = getattr(settings, name)
         standard = alias not in given if given is not None else value == field.default
-        text = as_text(value) or ""
+        text = shown(settings, alias, name) or ""
         yield pb.ConfigEntry(name=alias, value=text, is_default=standard, documentation=field.description or "")

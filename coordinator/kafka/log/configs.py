@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.config import LogSettings, TopicSettings, node_setting
-from muster.storage.wording import as_text, bound, without_none
+from muster.storage.wording import as_text, bound, is_secret, shown, without_none
 
 # Where a value comes from.
 SET_FOR_TOPIC: Final = 1
@@ -43,14 +43,14 @@ def described(
     known = {field.alias or name: (name, field) for name, field in type(settings).model_fields.items()}
     entries = []
     for alias, (name, field) in sorted(known.items()):
-        if wanted and alias not in wanted:
+        if not field.repr or (wanted and alias not in wanted):
             continue
         about = {
             "name": alias,
-            "value": as_text(getattr(settings, name)),
+            "value": None if is_secret(settings, alias, field) else as_text(getattr(settings, name)),
             "read_only": settings is node,
             "config_source": source(alias, name, field, node, given),
-            "is_sensitive": False,
+            "is_sensitive": is_secret(settings, alias, field),
             "config_type": LIST if alias in LISTS else kind(field),
             "documentation": field.description,
         }
@@ -76,7 +76,7 @@ def synonyms(entry: Any, settings: BaseModel, node: LogSettings) -> list[Any]:
         return found
     field = type(node).model_fields[above]
     where = source(entry.name, above, field, node, {})
-    inherited = made(name=field.alias, value=as_text(getattr(node, above)), source=where)
+    inherited = made(name=field.alias, value=shown(node, field.alias or above, above), source=where)
     return [*found, inherited] if entry.config_source == SET_FOR_TOPIC else [inherited]
 
 

@@ -13,6 +13,7 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, Tell, watched
 from muster.coordinator.server.dispatch import Method
+from muster.storage.wording import shown
 
 MOST_UNSETTLED: Final = 10_000
 """Rebalances that are decided, and wait to be told until they have settled."""
@@ -157,12 +158,13 @@ def tell_start(settings: Settings) -> None:
 
 
 def differing(settings: Settings) -> Iterable[tuple[str, str]]:
-    """Setting and value. Addresses and paths are no secrets; what is one shows asterisks."""
+    """Setting and value. What is a secret shows asterisks, what was read elsewhere as it was written."""
     fields = {field.alias or name: (name, field) for name, field in type(settings).model_fields.items()}
     for alias in known_settings():
         name, field = fields[alias]
         value = getattr(settings, name)
         default = field.get_default(call_default_factory=True, validated_data={})
         if value != default:
-            yield alias, str(value).lower() if isinstance(value, bool) else str(value)
-    yield from settings.told_of_listeners().items()
+            yield alias, shown(settings, alias, name) or ""
+    for alias, text in settings.told_of_listeners().items():
+        yield alias, settings.references.get(alias, text)

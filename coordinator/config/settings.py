@@ -28,6 +28,7 @@ from muster.coordinator.config.values import offered
 from muster.coordinator.config.waiting import WaitingSettings
 from muster.coordinator.config.zookeeper import ZookeeperSettings
 from muster.storage.config import LogSettings
+from muster.storage.wording import shown
 
 MESSAGE_ENVELOPE_BYTES = 64 << 10
 """What a message needs beside the record batches it carries."""
@@ -67,6 +68,10 @@ class Settings(
     def references(self) -> Mapping[str, str]:
         """Settings whose values were read elsewhere (`${env:NAME}` and the like), as they were written."""
         return self._references
+
+    def shown(self, alias: str, name: str) -> str:
+        """A setting's value for anybody to see."""
+        return shown(self, alias, name) or ""
 
     @property
     def observes(self) -> bool:

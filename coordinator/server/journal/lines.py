@@ -13,7 +13,6 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, Tell, watched
 from muster.coordinator.server.dispatch import Method
-from muster.storage.wording import shown
 
 MOST_UNSETTLED: Final = 10_000
 """Rebalances that are decided, and wait to be told until they have settled."""
@@ -165,6 +164,6 @@ def differing(settings: Settings) -> Iterable[tuple[str, str]]:
         value = getattr(settings, name)
         default = field.get_default(call_default_factory=True, validated_data={})
         if value != default:
-            yield alias, shown(settings, alias, name) or ""
+            yield alias, settings.shown(alias, name)
     for alias, text in settings.told_of_listeners().items():
         yield alias, settings.references.get(alias, text)

@@ -22,6 +22,7 @@ async def run():
 asyncio.run(run())
 ours = "muster.coordinator."
 heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.handshakes", ours + "edge.paced")
+heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 """
 

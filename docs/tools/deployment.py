@@ -5,6 +5,8 @@ from pathlib import Path
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = {
     "container": ("Dockerfile", "dockerfile"),
+    "secure": ("secure.properties", "properties"),
+    "commands": ("client.properties", "properties"),
     "compose": ("compose.yaml", "yaml"),
     "systemd": ("muster.service", "ini"),
     "kubernetes": ("kubernetes/muster.yaml", "yaml"),

@@ -13,13 +13,18 @@ import click
 import pytest
 import yaml
 
-from muster.coordinator.cli.main import cli
+from muster.coordinator.cli.main import cli, main
 from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
+from muster.coordinator.config.security.doors import open_doors
 from muster.coordinator.scaler.metadata import read as read_trigger
+from muster.coordinator.web import probes
+from tests.fakes.asked_node import AskedNode
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROPERTIES = DEPLOY / "coordinator.properties"
-PORT = Settings().listen_port
+SECURE = DEPLOY / "secure.properties"
+TLS = "/etc/muster/tls"
+PORT, HTTP_PORT = Settings().listen_port, 9291
 DRAIN_S = Settings().shutdown_timeout_ms / 1000
 USER = 10001
 
@@ -52,6 +57,11 @@ def node_of_compose() -> dict[str, Any]:
     return found
 
 
+def certificates_of_compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["certificates"]
+    return found
+
+
 def unit() -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
@@ -65,6 +75,7 @@ def command_lines() -> Iterator[tuple[str, list[str]]]:
     yield "Dockerfile CMD", json.loads(instruction("CMD"))
     yield "Dockerfile HEALTHCHECK", json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])[1:]
     yield "compose command", node_of_compose()["command"]
+    yield "compose certificates", certificates_of_compose()["command"]
     yield "compose healthcheck", node_of_compose()["healthcheck"]["test"][2:]
     yield "kubernetes args", container()["args"]
     yield "systemd ExecStart", shlex.split(unit()["Service"]["ExecStart"])[1:]
@@ -91,7 +102,7 @@ def settings_of(arguments: list[str], file: Path) -> Settings:
 @pytest.mark.parametrize(("where", "arguments"), list(command_lines()), ids=lambda value: str(value)[:30])
 def test_every_command_line_is_one_that_muster_understands(where: str, arguments: list[str]) -> None:
     name, _ = parsed(arguments)
-    assert name in ("serve", "health"), where
+    assert name in ("serve", "health", "certs"), where
 
 
 def test_the_properties_file_is_current() -> None:
@@ -104,14 +115,15 @@ def test_the_properties_file_sets_every_setting_to_its_default() -> None:
 
 @pytest.mark.parametrize("arguments", [json.loads(instruction("CMD")), node_of_compose()["command"]])
 def test_a_container_listens_everywhere_on_the_default_port_and_keeps_data_in_its_volume(arguments: list[str]) -> None:
-    settings = settings_of(arguments, PROPERTIES)
+    assert parsed(arguments)[1]["file"] == Path("/etc/muster") / SECURE.name
+    settings = settings_of(arguments, SECURE)
     assert (settings.listen_host, settings.listen_port) == ("0.0.0.0", PORT)
     assert settings.advertised_address(0).port == PORT
     assert settings.data_dir == Path(instruction("VOLUME"))
 
 
 def test_the_image_exposes_the_port_and_drains_on_sigterm_as_an_ordinary_user() -> None:
-    assert instruction("EXPOSE") == str(PORT)
+    assert instruction("EXPOSE") == f"{PORT} {HTTP_PORT}"
     assert instruction("STOPSIGNAL") == "SIGTERM"
     assert instruction("USER") == f"{USER}:{USER}"
     assert f"--uid {USER}" in " ".join(rest for name, rest in dockerfile() if name == "RUN")
@@ -136,7 +148,7 @@ def test_the_image_builds_from_files_that_exist_and_the_build_context_lets_throu
 
 def test_compose_publishes_the_port_and_waits_for_the_drain() -> None:
     node = node_of_compose()
-    assert node["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert node["ports"] == [f"127.0.0.1:{port}:{port}" for port in (PORT, HTTP_PORT)]
     assert int(node["stop_grace_period"].rstrip("s")) > DRAIN_S
     assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).is_file()
 
@@ -156,11 +168,69 @@ def test_kubernetes_settings_ports_and_probes_agree_with_the_node(tmp_path: Path
     file.write_text(manifests()["ConfigMap"]["data"]["coordinator.properties"])
     settings = settings_of(node["args"], file)
     assert settings.listen_port == PORT
-    assert [port["containerPort"] for port in node["ports"]] == [PORT]
-    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(PORT, node["ports"][0]["name"])]
+    assert settings.http_address == ("0.0.0.0", HTTP_PORT)
+    named = {port["name"]: port["containerPort"] for port in node["ports"]}
+    assert sorted(named.values()) == [PORT, HTTP_PORT]
+    assert {port["targetPort"]: port["port"] for port in service["ports"]} == named
+    asked = {route.path for route in probes.routes(AskedNode())}
+    assert settings.http_probes_anonymous, "the kubelet shows no certificate"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert node[probe]["grpc"] == {"port": PORT}
+        get = node[probe]["httpGet"]
+        assert (named[get["port"]], get["scheme"]) == (HTTP_PORT, "HTTPS")
+        assert get["path"] in asked
     assert {"name": "data", "mountPath": str(settings.data_dir)} in node["volumeMounts"]
+
+
+def secured() -> Iterator[Settings]:
+    """What each of the files for machines that others reach serves."""
+    yield load_settings(SECURE, {})
+    text = manifests()["ConfigMap"]["data"]["coordinator.properties"]
+    given = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    yield load_settings(None, given | {"advertised.listeners": "muster-0.muster.default.svc:9290"})
+
+
+@pytest.mark.parametrize("settings", list(secured()), ids=["container", "kubernetes"])
+def test_what_others_reach_is_secure_as_it_comes(settings: Settings) -> None:
+    assert not settings.allow_insecure_listeners
+    assert not settings.http_insecure
+    assert {name for name, door in settings.doors.items() if door.encrypted} == {"grpc", "http"}
+    assert settings.certificates_of("grpc").ssl_client_auth == "required"
+    assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
+    assert not settings.allow_everyone_if_no_acl_found
+    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    files = {settings.ssl_keystore_location, settings.ssl_truststore_location}
+    assert files == {f"{TLS}/server.pem", f"{TLS}/ca.pem"}
+
+
+def test_the_certificates_that_compose_makes_are_those_that_node_and_commands_read(tmp_path: Path) -> None:
+    service, node = certificates_of_compose(), node_of_compose()
+    made, home = tmp_path / "tls", tmp_path / "authority"
+    given = [{TLS: str(made), "/etc/muster/authority": str(home)}.get(word, word) for word in service["command"]]
+    for _ in range(2):
+        assert main(given) == 0, "at each start"
+    commands = dict(
+        line.split("=", 1) for line in (DEPLOY / "client.properties").read_text().splitlines() if "#" not in line
+    )
+    read = {commands["ssl.truststore.location"], commands["ssl.keystore.location"], f"{TLS}/server.pem"}
+    assert {Path(path).name for path in read} == {path.name for path in made.iterdir()}
+    assert "/etc/muster/" + (DEPLOY / "client.properties").name == instruction("ENV").partition("=")[2]
+    assert f"tls:{TLS}:ro" in node["volumes"]
+    assert not any("authority" in volume for volume in node["volumes"]), "its key is not the node's to see"
+    assert set(service["volumes"]) == {f"tls:{TLS}", "authority:/etc/muster/authority"}
+    for path in (TLS, "/etc/muster/authority"):
+        assert path in " ".join(rest for name, rest in dockerfile() if name == "RUN"), (
+            "a volume has its owner from here"
+        )
+    assert node["depends_on"]["certificates"]["condition"] == "service_completed_successfully"
+
+
+def test_kubernetes_mounts_the_secret_as_a_whole_where_the_settings_look() -> None:
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
+    [secret] = [volume for volume in pod["volumes"] if "secret" in volume]
+    [mount] = [mount for mount in container()["volumeMounts"] if mount["name"] == secret["name"]]
+    assert (mount["mountPath"], mount["readOnly"], "subPath" in mount) == (TLS, True, False)
+    assert secret["secret"]["defaultMode"] == 0o440
+    assert "fsGroup" in pod["securityContext"], "the group may read it"
 
 
 def test_kubernetes_tells_clients_the_pods_own_name(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`muster certs init` makes an authority and certificates for development, `muster certs show` says what one holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from muster.coordinator.cli.common.output import Column, Row, show
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+    from muster.coordinator.cli.certs.making import Signed
 
 EXTRA = "pip install 'muster-groups[security]'"
 MOST_BYTES = 4 << 20
@@ -42,7 +44,15 @@ def certs() -> None:
 )
 @click.option("--clients", default="admin", show_default=True, metavar="A,B", help="Names of clients: User:CN=A, ...")
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they last.")
-def init(directory: Path, hosts: str, clients: str, days: int) -> None:
+@click.option(
+    "--authority",
+    "home",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where ca.key is kept, or is already and signs; DIR itself by default.",
+)
+@click.option("--if-missing", is_flag=True, help="Do nothing, and succeed, where all the files are there.")
+def init(directory: Path, hosts: str, clients: str, days: int, home: Path | None, if_missing: bool) -> None:
     """Make an authority, and what it signs: a certificate for the node, and one for each client.
 
     For development and closed networks: whoever has ca.key may be anybody. Files with a key are for their owner's
@@ -52,26 +62,51 @@ def init(directory: Path, hosts: str, clients: str, days: int) -> None:
         from muster.coordinator.cli.certs import making
     except ImportError as error:
         raise CommandError("certificates are made with the package cryptography", remedy=EXTRA) from error
-    called, names = words_of(hosts, "--hosts"), words_of(clients, "--clients")
+    called, names, home = words_of(hosts, "--hosts"), words_of(clients, "--clients"), home or directory
     if taken := {"ca", "server"} & set(names) or {name for name in names if "/" in name or name.startswith(".")}:
         raise click.UsageError(f"--clients has {sorted(taken)[0]!r}, which cannot be the name of a client's file here")
+    wanted = [directory / f"{name}.pem" for name in ("server", *names)]
+    present = [path for path in wanted if path.exists()]
+    if if_missing and present == wanted and (directory / "ca.pem").exists():
+        return
+    if present:
+        raise CommandError(f"{present[0]} is there already", remedy="name another directory", code=Exit.CONFLICT)
     try:
-        authority = making.authority()
+        authority = known_authority(home) or making.authority()
         files = {
-            "ca.pem": authority.certificate_pem,
-            "ca.key": authority.key_pem(),
-            "server.pem": making.server_certificate(authority, called, days).pem(),
-        } | {f"{name}.pem": making.client_certificate(authority, name, days).pem() for name in names}
+            home / "ca.pem": authority.certificate_pem,
+            home / "ca.key": authority.key_pem(),
+            directory / "ca.pem": authority.certificate_pem,
+            directory / "server.pem": making.server_certificate(authority, called, days).pem(),
+        } | {directory / f"{name}.pem": making.client_certificate(authority, name, days).pem() for name in names}
     except ValueError as error:
-        raise CommandError(f"no certificate can be made of these names: {error}", code=Exit.USAGE) from error
-    for path in (directory / name for name in files):
-        if path.exists():
-            raise CommandError(f"{path} is there already", remedy="name another directory", code=Exit.CONFLICT)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, data in files.items():
-        making.write_new(directory / name, data, 0o644 if name == "ca.pem" else 0o600)
+        raise CommandError(f"no certificate can be made: {error}", code=Exit.USAGE) from error
+    write(files)
     for line in advice(directory.absolute(), names):
         click.echo(line)
+
+
+def known_authority(home: Path) -> "Signed | None":
+    """The one that is kept there, if one is. Raises ValueError, OSError."""
+    from muster.coordinator.cli.certs import making
+
+    certificate, key = home / "ca.pem", home / "ca.key"
+    if not key.exists() or not certificate.exists():
+        return None
+    return making.read_authority(certificate.read_bytes(), key.read_bytes())
+
+
+def write(files: Mapping[Path, bytes]) -> None:
+    """All that are not there as they should be. Raises CommandError before anything is written over."""
+    from muster.coordinator.cli.certs import making
+
+    missing = {path: data for path, data in files.items() if not path.exists()}
+    for path, data in files.items():
+        if path not in missing and path.read_bytes() != data:
+            raise CommandError(f"{path} is there already", remedy="name another directory", code=Exit.CONFLICT)
+    for path, data in missing.items():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        making.write_new(path, data, 0o644 if path.name == "ca.pem" else 0o600)
 
 
 def advice(directory: Path, clients: list[str]) -> Iterator[str]:

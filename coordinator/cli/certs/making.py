@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
+    load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -57,6 +58,14 @@ def authority(name: str = "Muster development CA") -> Signed:
         .add_extension(usage(key_cert_sign=True, crl_sign=True), critical=True)
     )
     return Signed(built.sign(key, SHA256()), key)
+
+
+def read_authority(certificate: bytes, key: bytes) -> Signed:
+    """One that was made before. Raises ValueError."""
+    read, known = load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate)
+    if not isinstance(read, EllipticCurvePrivateKey) or read.public_key() != known.public_key():
+        raise ValueError("ca.key is not the key of ca.pem, as `muster certs init` makes both")
+    return Signed(known, read)
 
 
 def server_certificate(ca: Signed, hosts: Sequence[str], days: float) -> Signed:

@@ -62,8 +62,8 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--hosts", "a,a"], "by commas, each once"),
         (["--clients", "server"], "cannot be the name of a client's file"),
         (["--clients", "../x"], "cannot be the name of a client's file"),
-        (["--clients", "x" * 65], "no certificate can be made of these names"),
-        (["--hosts", "bücher.example"], "no certificate can be made of these names"),
+        (["--clients", "x" * 65], "no certificate can be made: "),
+        (["--hosts", "bücher.example"], "no certificate can be made: "),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(
@@ -72,6 +72,29 @@ def test_a_name_that_cannot_be_is_refused(
     assert main(["certs", "init", str(tmp_path / "made"), *given]) == Exit.USAGE
     assert why in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
+
+
+def test_the_key_of_the_authority_may_be_kept_elsewhere_and_signs_again(tmp_path: Path) -> None:
+    home, tls, more = tmp_path / "authority", tmp_path / "tls", tmp_path / "more"
+    once = ["certs", "init", str(tls), "--authority", str(home), "--if-missing"]
+    assert main(once) == Exit.OK
+    assert sorted(path.name for path in tls.iterdir()) == ["admin.pem", "ca.pem", "server.pem"]
+    assert sorted(path.name for path in home.iterdir()) == ["ca.key", "ca.pem"]
+    before = {path: path.read_bytes() for path in tls.iterdir()}
+    assert main(once) == Exit.OK
+    assert {path: path.read_bytes() for path in tls.iterdir()} == before
+    (tls / "admin.pem").unlink()
+    assert main(once) == Exit.CONFLICT, "half of it is no whole"
+    assert main(["certs", "init", str(more), "--authority", str(home), "--clients", "bob"]) == Exit.OK
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tls / "server.pem")
+    server.load_verify_locations(tls / "ca.pem")
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=more / "ca.pem")
+    client.load_cert_chain(more / "bob.pem")
+    shake_hands(server, client, "localhost")
+    (home / "ca.key").write_bytes((more / "bob.pem").read_bytes())
+    assert main(["certs", "init", str(tmp_path / "x"), "--authority", str(home)]) == Exit.USAGE
 
 
 def test_a_file_is_shown_without_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,9 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     FENCED_MEMBER_EPOCH = 110
@@ -97,6 +100,9 @@ MEANINGS = {
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken over this group instance id",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; unsubscribe first",
     ErrorCode.GROUP_PLANS_ITSELF: "the group's own members make its plans; let the coordinator plan, or use KIP-848",
+    ErrorCode.RESOURCE_NOT_FOUND: "there is no user, or token, of that name; list them",
+    ErrorCode.DUPLICATE_RESOURCE: "a user is named twice in one request; name each once",
+    ErrorCode.UNACCEPTABLE_CREDENTIAL: "a name, a password or its iterations are not what is taken; the message says",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
 }
 

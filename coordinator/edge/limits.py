@@ -24,7 +24,7 @@ MANY: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("attempts", "logs", "users", "upsertions", "deletions", "creations"),
+        *("attempts", "logs", "users", "upsertions", "deletions", "creations", "principals", "token_ids"),
         *("entries", "entity", "ops"),
     }
 )

@@ -24,6 +24,7 @@ from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
+from muster.coordinator.kafka.scram_users import ScramHandlers
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
@@ -120,13 +121,14 @@ class KafkaDoor:
             auto_create=settings.auto_create_topics_enable,
             elsewhere=elsewhere,
         )
+        users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.quota_book)
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
         limiting = limiting_of(security, partitions, settings)
         if security is not None:
             charge(self._listener, security, driver, shards)
-        handlers = (groups, records, configs, acls_of(security), quotas)
+        handlers = (groups, records, configs, acls_of(security), quotas, users)
         dispatch = Dispatch(handlers, instruments, tell, guard, limiting)
         await self._listener.start(dispatch, connections_of(settings, security), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))

@@ -109,12 +109,14 @@ def guarded_by(
     from muster.coordinator.server.security.acl_service import AclService
     from muster.coordinator.server.security.paying import Paying
     from muster.coordinator.server.security.rights.guarding import guarded
+    from muster.coordinator.server.service.accounts import SECURITY_SERVICE, SecurityService
     from muster.coordinator.server.service.quotas import Quotas as QuotaService
 
     lists = AclService(security.acls, security.authorizer, allow_if_no_acl_found=security.allow_if_no_acl_found)
     table |= audited(methods_of(ACL_SERVICE, lists), security.audit.action)
     security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
     security.counts.alive = partial(alive, engine)
+    table |= methods_of(SECURITY_SERVICE, SecurityService(security.accounts, security.audit))
     table |= methods_of(QUOTA_SERVICE, QuotaService(security.quota_book))
 
     def waits(group_id: str, member_id: str, for_ms: int) -> None:

@@ -11,6 +11,7 @@ from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKe
 from muster.coordinator.security.identity import parse_principal
 from muster.coordinator.security.quotas.counts import Counts
 from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.server.security.accounts import Accounts
 from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.audit import AuditTrail
 from muster.coordinator.server.security.gate import Gate
@@ -18,6 +19,7 @@ from muster.coordinator.server.security.key_ring import KeyRing
 from muster.coordinator.server.security.logins import Logins
 from muster.coordinator.server.security.quota_book import QuotaBook
 from muster.coordinator.server.security.rights.asking import Rights
+from muster.coordinator.server.security.scram_users import NodeScramUsers
 from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
@@ -59,6 +61,8 @@ class Security:
         self.counts = Counts(self.quotas)
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
+        self.accounts = Accounts(self.store)
+        self.scram_users = NodeScramUsers(self.accounts, self.audit)
 
     def load(self) -> None:
         """Read what the log has, before anybody is answered. Blocks. Raises SecurityDamaged, StorageError."""

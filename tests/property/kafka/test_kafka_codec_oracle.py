@@ -83,7 +83,7 @@ def test_kio_and_we_write_the_same_bytes(name: str, version: int) -> None:
     rng = random.Random(f"{name} {version}")
     for _ in range(ROUNDS):
         message = random_message(messages()[name], version, rng)
-        for field in ("log_append_time_ms", "retention_time_ms"):
+        for field in ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms"):
             clamp(message, field)
         data = b"".join(encode(name, version, message))
         theirs, size = read(data, 0)

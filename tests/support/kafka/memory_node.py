@@ -20,6 +20,7 @@ from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
 from muster.coordinator.kafka.quotas.limiting import Limiting
 from muster.coordinator.kafka.rights.catalog import NodeTopics
 from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.kafka.scram_users import ScramHandlers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
@@ -111,7 +112,7 @@ class MemoryNode:
         counts = Counts(self.quotas, partial(alive, engine))
         self.limiting_clock = Steady()
         limiting = Limiting(self.quotas, lambda: partition_counts(self.broker), 1, counts, self.limiting_clock)
-        handlers = (groups, records, configs, self.acls(self.broker), QuotaHandlers(None))
+        handlers = (groups, records, configs, self.acls(self.broker), QuotaHandlers(None), ScramHandlers(None))
         self.dispatch = Dispatch(handlers, guard=guard, limiting=limiting)
         return self
 

@@ -1,0 +1,241 @@
+"""Users and API tokens of a node: who is there, who is made, who goes. Passwords are hashed in a thread.
+
+One change at a time: what a change rests on was read in the same turn.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.security.facts import ApiToken, Change, ScramCredential, TokenKey, User, UserKey
+from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.security.login import scram
+from muster.coordinator.security.login.api_tokens import ID_BYTES, SECRET_BYTES, hash_of, token_of
+from muster.coordinator.security.login.limits import (
+    LEAST_ITERATIONS,
+    LEAST_SALT_BYTES,
+    MOST_ALTERATIONS,
+    MOST_ITERATIONS,
+    MOST_LIFETIME_MS,
+    MOST_PRINCIPAL_CHARS,
+    MOST_SALT_BYTES,
+    MOST_TOKEN_NAME_CHARS,
+    MOST_TOKENS,
+    MOST_USERS,
+)
+from muster.coordinator.security.login.users import SALT_BITS, check_name, user_of
+from muster.coordinator.server.security.store import SecurityStore
+from muster.storage.errors import StorageError
+
+OK: Final = (ErrorCode.NONE, "")
+MECHANISM_OF: Final = {number: name for name, number in scram.NUMBERS.items()}
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+
+Outcome = tuple[int, str]
+"""A code of Kafka's, and a sentence."""
+
+
+class Salted(NamedTuple):
+    """What Kafka's tools send of a password (KIP-554)."""
+
+    name: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class Accounts:
+    def __init__(self, store: SecurityStore, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._changing = asyncio.Lock()
+
+    # -- users ---------------------------------------------------------------------------------------------
+
+    def users(self) -> Mapping[str, User]:
+        return self._store.state.users
+
+    async def alter_users(
+        self, upsertions: Sequence[tuple[str, str, int]], deletions: Sequence[str]
+    ) -> dict[str, Outcome]:
+        """Each user for itself. `upsertions`: names, passwords, iterations (0: the fewest)."""
+        self._few(len(upsertions) + len(deletions))
+        outcomes = duplicates([*(name for name, _, _ in upsertions), *deletions])
+        made: list[Change] = []
+        for name, password, iterations in upsertions:
+            if name in outcomes:
+                continue
+            try:
+                numbers = iter(lambda: secrets.randbits(SALT_BITS), -1)
+                user = await asyncio.to_thread(user_of, name, password, numbers, iterations or LEAST_ITERATIONS)
+            except ValueError as error:
+                outcomes[name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
+            else:
+                made.append(Change(UserKey(name), user))
+        async with self._changing:
+            for name in deletions:
+                if name in self.users():
+                    made.append(Change(UserKey(name), None))
+                else:
+                    outcomes.setdefault(name, (ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {name[:100]!r}"))
+            await self._write([change for change in made if change.key[0] not in outcomes], outcomes)
+        return {name: outcomes.get(name, OK) for name in (*(each[0] for each in upsertions), *deletions)}
+
+    async def alter_scram(
+        self, upsertions: Sequence[Salted], deletions: Sequence[tuple[str, int]]
+    ) -> dict[str, Outcome]:
+        """As Kafka's ScramControlManager: of a user about whom something is wrong, nothing is done.
+
+        A hash for PLAIN goes with any such change: it is of a password that is no longer meant to be known.
+        """
+        self._few(len(upsertions) + len(deletions))
+        names = list(dict.fromkeys([*(name for name, _ in deletions), *(each.name for each in upsertions)]))
+        outcomes: dict[str, Outcome] = {}
+        for name, mechanism in deletions:
+            if (wrong := wrong_with(name, mechanism)) is not None:
+                outcomes.setdefault(name, wrong)
+        for each in upsertions:
+            if (wrong := wrong_with(each.name, each.mechanism) or wrong_with_salted(each)) is not None:
+                outcomes.setdefault(each.name, wrong)
+        altered = Counter([*deletions, *((each.name, each.mechanism) for each in upsertions)])
+        for (name, _), times in altered.items():
+            if times > 1:
+                outcomes[name] = (
+                    ErrorCode.DUPLICATE_RESOURCE,
+                    "A user credential cannot be altered twice in the same request",
+                )
+        async with self._changing:
+            for name, mechanism in deletions:
+                user = self.users().get(name)
+                if name not in outcomes and (user is None or MECHANISM_OF[mechanism] not in user.scram):
+                    outcomes[name] = (
+                        ErrorCode.RESOURCE_NOT_FOUND,
+                        "Attempt to delete a user credential that does not exist",
+                    )
+            made: dict[str, User] = {}
+            for name in names:
+                if name not in outcomes:
+                    user = self.users().get(name, User(name))
+                    gone = {MECHANISM_OF[mechanism] for each, mechanism in deletions if each == name}
+                    made[name] = altered_user(user, gone, (each for each in upsertions if each.name == name))
+            changes = [Change(UserKey(name), user if user.scram else None) for name, user in made.items()]
+            await self._write(changes, outcomes)
+        return {name: outcomes.get(name, OK) for name in names}
+
+    # -- tokens --------------------------------------------------------------------------------------------
+
+    def tokens(self) -> Mapping[str, ApiToken]:
+        return self._store.state.tokens
+
+    async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, ApiToken]:
+        """The token, which is told once, and what is kept. Raises CoordinatorError, StorageError."""
+        if not name.strip() or len(name) > MOST_TOKEN_NAME_CHARS or not name.isprintable():
+            raise refused(
+                f"a token is called {name[:60]!r}; expected 1 to {MOST_TOKEN_NAME_CHARS} printable characters that say "
+                "what it is for"
+            )
+        principal = principal or f"User:{name}"
+        try:
+            parse_principal(principal)
+        except ValueError as error:
+            raise refused(str(error)) from None
+        if len(principal) > MOST_PRINCIPAL_CHARS or not principal.isprintable():
+            raise refused(f"a principal has up to {MOST_PRINCIPAL_CHARS} printable characters")
+        if not 0 <= lifetime_ms <= MOST_LIFETIME_MS:
+            raise refused(f"a token is to last {lifetime_ms} ms; expected up to ten years, or 0 for no end")
+        text = token_of(secrets.token_bytes(ID_BYTES), secrets.token_bytes(SECRET_BYTES))
+        now_ms = self._wall_ms()
+        token = ApiToken(
+            text.split("_")[1], name, principal, hash_of(text), now_ms, now_ms + lifetime_ms if lifetime_ms else 0
+        )
+        async with self._changing:
+            changes = self._room_for_tokens(now_ms)
+            await self._store.write([*changes, Change(TokenKey(token.id), token)])
+        return text, token
+
+    async def revoke(self, ids: Sequence[str]) -> dict[str, Outcome]:
+        """Raises StorageError."""
+        self._few(len(ids), MOST_TOKENS)
+        async with self._changing:
+            known = [id_ for id_ in dict.fromkeys(ids) if id_ in self.tokens()]
+            await self._store.write([Change(TokenKey(id_), None) for id_ in known])
+        missing = ErrorCode.RESOURCE_NOT_FOUND
+        return {id_: OK if id_ in known else (missing, f"there is no token of the id {id_[:50]!r}") for id_ in ids}
+
+    def _room_for_tokens(self, now_ms: int) -> list[Change]:
+        """What takes ended tokens away, where there is no room otherwise. Raises CoordinatorError."""
+        if len(self.tokens()) < MOST_TOKENS:
+            return []
+        ended = [id_ for id_, token in self.tokens().items() if 0 < token.until_ms <= now_ms]
+        if not ended:
+            raise CoordinatorError(
+                ErrorCode.POLICY_VIOLATION, f"there are {len(self.tokens())} tokens, as many as are kept; revoke some"
+            )
+        return [Change(TokenKey(id_), None) for id_ in ended]
+
+    async def _write(self, changes: Sequence[Change], outcomes: dict[str, Outcome]) -> None:
+        """What fails is told of each."""
+        added = sum(change.value is not None and change.key[0] not in self.users() for change in changes)
+        if added and len(self.users()) + added > MOST_USERS:
+            problem = ErrorCode.POLICY_VIOLATION, f"there are {len(self.users())} users; at most {MOST_USERS} are kept"
+            outcomes.update((str(change.key[0]), problem) for change in changes)
+            return
+        try:
+            await self._store.write(changes)
+        except (StorageError, ValueError) as error:
+            problem = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+            outcomes.update((str(change.key[0]), problem) for change in changes)
+
+    def _few(self, count: int, most: int = MOST_ALTERATIONS) -> None:
+        if count > most:
+            raise refused(f"{count} changes in one request; expected at most {most}")
+
+
+def refused(text: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.INVALID_REQUEST, text)
+
+
+def duplicates(names: Iterable[str]) -> dict[str, Outcome]:
+    told = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice in one request; name each once"
+    return {name: told for name, times in Counter(names).items() if times > 1}
+
+
+def wrong_with(name: str, mechanism: int) -> Outcome | None:
+    if not name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    try:
+        check_name(name)
+    except ValueError as error:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
+    if mechanism not in MECHANISM_OF:
+        return UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    return None
+
+
+def wrong_with_salted(given: Salted) -> Outcome | None:
+    if given.iterations < LEAST_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too few iterations; expected at least {LEAST_ITERATIONS}"
+    if given.iterations > MOST_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too many iterations; expected at most {MOST_ITERATIONS}"
+    if not LEAST_SALT_BYTES <= len(given.salt) <= MOST_SALT_BYTES:
+        text = f"The salt has {len(given.salt)} bytes; expected {LEAST_SALT_BYTES} to {MOST_SALT_BYTES}"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
+    size = scram.SIZES[MECHANISM_OF[given.mechanism]]
+    if len(given.salted_password) != size:
+        text = f"The salted password has {len(given.salted_password)} bytes; expected {size}"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
+    return None
+
+
+def altered_user(user: User, gone: set[str], upsertions: Iterable[Salted]) -> User:
+    kept: dict[str, ScramCredential] = {name: each for name, each in user.scram.items() if name not in gone}
+    for each in upsertions:
+        mechanism = MECHANISM_OF[each.mechanism]
+        kept[mechanism] = scram.credential(mechanism, each.salted_password, each.salt, each.iterations)
+    return replace(user, scram=kept, password=None)

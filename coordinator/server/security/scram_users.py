@@ -1,0 +1,36 @@
+"""The users of a node as Kafka's tools see and change them."""
+
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.scram_users import Alterations, Deletions
+from muster.coordinator.security.login.scram import NUMBERS
+from muster.coordinator.server.security.accounts import Accounts, Outcome, Salted
+from muster.coordinator.server.security.audit import Audit
+
+
+class NodeScramUsers:
+    """Implements `muster.coordinator.kafka.scram_users.ScramUsers`."""
+
+    def __init__(self, accounts: Accounts, audit: Audit) -> None:
+        self._accounts = accounts
+        self._audit = audit
+
+    def scram_of(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        return {
+            name: sorted((NUMBERS[mechanism], each.iterations) for mechanism, each in user.scram.items())
+            for name, user in self._accounts.users().items()
+            if user.scram
+        }
+
+    async def alter(
+        self,
+        call: KafkaCall,
+        upsertions: Alterations,
+        deletions: Deletions,
+    ) -> Mapping[str, Outcome]:
+        outcomes = await self._accounts.alter_scram([Salted(*each) for each in upsertions], deletions)
+        for name, (code, _) in outcomes.items():
+            outcome = f"refused: {code}" if code else "done"
+            self._audit.acted(call.identity, "kafka", "AlterUserScramCredentials", name, outcome)
+        return outcomes

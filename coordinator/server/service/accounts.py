@@ -1,0 +1,105 @@
+"""The Security service: users and API tokens. No transport here."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.rpc.v1 import security_service_pb2 as pb
+from muster.coordinator.security.facts import ApiToken, User
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.messages.answers import error_code
+from muster.coordinator.server.security.accounts import Accounts, Outcome
+from muster.coordinator.server.security.audit import Audit
+from muster.storage.errors import StorageError
+
+SECURITY_SERVICE = pb.DESCRIPTOR.services_by_name["Security"]
+DOOR = "grpc"
+Refusing = TypeVar("Refusing", pb.AlterUsersResponse, pb.CreateTokenResponse, pb.RevokeTokensResponse)
+
+
+class SecurityService:
+    def __init__(self, accounts: Accounts, audit: Audit) -> None:
+        self._accounts = accounts
+        self._audit = audit
+
+    async def describe_users(self, request: pb.DescribeUsersRequest, call: Call) -> pb.DescribeUsersResponse:
+        users = self._accounts.users()
+        answer = pb.DescribeUsersResponse()
+        for name in sorted(set(request.users) or users):
+            user = users.get(name)
+            if user is None:
+                missing = f"there is no user {name[:100]!r}"
+                answer.users.add(name=name, error_code=error_code(ErrorCode.RESOURCE_NOT_FOUND), error_message=missing)
+            else:
+                answer.users.append(described_user(user))
+        return answer
+
+    async def alter_users(self, request: pb.AlterUsersRequest, call: Call) -> pb.AlterUsersResponse:
+        answer = pb.AlterUsersResponse()
+        upsertions = [(each.name, each.password, each.iterations) for each in request.upsertions]
+        try:
+            outcomes = await self._accounts.alter_users(upsertions, request.deletions)
+        except CoordinatorError as error:
+            return refusal(answer, error)
+        for name, (code, message) in outcomes.items():
+            answer.results.add(user=name, error_code=error_code(ErrorCode(code)), error_message=message)
+        self._acted(call, "AlterUsers", outcomes)
+        return answer
+
+    async def describe_tokens(self, request: pb.DescribeTokensRequest, call: Call) -> pb.DescribeTokensResponse:
+        tokens = sorted(self._accounts.tokens().values(), key=lambda token: (token.made_ms, token.id))
+        wanted = set(request.principals)
+        return pb.DescribeTokensResponse(
+            tokens=[described_token(each) for each in tokens if not wanted or each.principal in wanted]
+        )
+
+    async def create_token(self, request: pb.CreateTokenRequest, call: Call) -> pb.CreateTokenResponse:
+        answer = pb.CreateTokenResponse()
+        try:
+            text, token = await self._accounts.create_token(request.name, request.principal, request.lifetime_ms)
+        except CoordinatorError as error:
+            return refusal(answer, error)
+        except StorageError as error:
+            return refusal(answer, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        self._acted(call, "CreateToken", {f"{token.name} ({token.id}) for {token.principal}": (0, "")})
+        return pb.CreateTokenResponse(description=described_token(token), token=text)
+
+    async def revoke_tokens(self, request: pb.RevokeTokensRequest, call: Call) -> pb.RevokeTokensResponse:
+        answer = pb.RevokeTokensResponse()
+        try:
+            outcomes = await self._accounts.revoke(request.token_ids)
+        except CoordinatorError as error:
+            return refusal(answer, error)
+        except StorageError as error:
+            return refusal(answer, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        for id_, (code, message) in outcomes.items():
+            answer.results.add(token_id=id_, error_code=error_code(ErrorCode(code)), error_message=message)
+        self._acted(call, "RevokeTokens", outcomes)
+        return answer
+
+    def _acted(self, call: Call, action: str, outcomes: Mapping[str, Outcome]) -> None:
+        for name, (code, _) in outcomes.items():
+            door = str(getattr(call, "door", DOOR))
+            self._audit.acted(call.identity, door, action, name, f"refused: {code}" if code else "done")
+
+
+def refusal(answer: Refusing, error: CoordinatorError) -> Refusing:
+    answer.error_code, answer.error_message = error_code(error.code), str(error)
+    return answer
+
+
+def described_user(user: User) -> pb.DescribedUser:
+    """How the user may log in. Never a salt, a key or a hash."""
+    mechanisms = [*sorted(user.scram), *(["PLAIN"] if user.password is not None else [])]
+    iterations = min((each.iterations for each in user.scram.values()), default=0)
+    return pb.DescribedUser(name=user.name, mechanisms=mechanisms, iterations=iterations)
+
+
+def described_token(token: ApiToken) -> pb.DescribedToken:
+    return pb.DescribedToken(
+        token_id=token.id,
+        name=token.name,
+        principal=token.principal,
+        created_ms=token.made_ms,
+        expires_ms=token.until_ms,
+    )

@@ -134,7 +134,7 @@ class Accounts:
         return self._store.state.tokens
 
     async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, ApiToken]:
-        """The token, which is told once, and what is kept. Raises CoordinatorError, StorageError."""
+        """The token, which is told once, and what is kept. Raises CoordinatorError."""
         if not name.strip() or len(name) > MOST_TOKEN_NAME_CHARS or not name.isprintable():
             raise refused(
                 f"a token is called {name[:60]!r}; expected 1 to {MOST_TOKEN_NAME_CHARS} printable characters that say "
@@ -156,15 +156,15 @@ class Accounts:
         )
         async with self._changing:
             changes = self._room_for_tokens(now_ms)
-            await self._store.write([*changes, Change(TokenKey(token.id), token)])
+            await self._kept([*changes, Change(TokenKey(token.id), token)])
         return text, token
 
     async def revoke(self, ids: Sequence[str]) -> dict[str, Outcome]:
-        """Raises StorageError."""
+        """Raises CoordinatorError."""
         self._few(len(ids), MOST_TOKENS)
         async with self._changing:
             known = [id_ for id_ in dict.fromkeys(ids) if id_ in self.tokens()]
-            await self._store.write([Change(TokenKey(id_), None) for id_ in known])
+            await self._kept([Change(TokenKey(id_), None) for id_ in known])
         missing = ErrorCode.RESOURCE_NOT_FOUND
         return {id_: OK if id_ in known else (missing, f"there is no token of the id {id_[:50]!r}") for id_ in ids}
 
@@ -179,6 +179,13 @@ class Accounts:
             )
         return [Change(TokenKey(id_), None) for id_ in ended]
 
+    async def _kept(self, changes: Sequence[Change]) -> None:
+        """Raises CoordinatorError."""
+        try:
+            await self._store.write(changes)
+        except (StorageError, ValueError) as error:
+            raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
     async def _write(self, changes: Sequence[Change], outcomes: dict[str, Outcome]) -> None:
         """What fails is told of each."""
         added = sum(change.value is not None and change.key[0] not in self.users() for change in changes)
@@ -187,9 +194,9 @@ class Accounts:
             outcomes.update((str(change.key[0]), problem) for change in changes)
             return
         try:
-            await self._store.write(changes)
-        except (StorageError, ValueError) as error:
-            problem = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+            await self._kept(changes)
+        except CoordinatorError as error:
+            problem = error.code, str(error)
             outcomes.update((str(change.key[0]), problem) for change in changes)
 
     def _few(self, count: int, most: int = MOST_ALTERATIONS) -> None:

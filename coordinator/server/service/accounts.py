@@ -10,7 +10,6 @@ from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.answers import error_code
 from muster.coordinator.server.security.accounts import Accounts, Outcome
 from muster.coordinator.server.security.audit import Audit
-from muster.storage.errors import StorageError
 
 SECURITY_SERVICE = pb.DESCRIPTOR.services_by_name["Security"]
 DOOR = "grpc"
@@ -59,8 +58,6 @@ class SecurityService:
             text, token = await self._accounts.create_token(request.name, request.principal, request.lifetime_ms)
         except CoordinatorError as error:
             return refusal(answer, error)
-        except StorageError as error:
-            return refusal(answer, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         self._acted(call, "CreateToken", {f"{token.name} ({token.id}) for {token.principal}": (0, "")})
         return pb.CreateTokenResponse(description=described_token(token), token=text)
 
@@ -70,8 +67,6 @@ class SecurityService:
             outcomes = await self._accounts.revoke(request.token_ids)
         except CoordinatorError as error:
             return refusal(answer, error)
-        except StorageError as error:
-            return refusal(answer, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         for id_, (code, message) in outcomes.items():
             answer.results.add(token_id=id_, error_code=error_code(ErrorCode(code)), error_message=message)
         self._acted(call, "RevokeTokens", outcomes)

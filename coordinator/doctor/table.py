@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from muster.coordinator.doctor.facts import Facts, Group
 from muster.coordinator.doctor.finding import Finding, Found, Rule, Severity
-from muster.coordinator.doctor.rules import churn, clients, node, ownership, progress, sessions, skew, static_ids
+from muster.coordinator.doctor.rules import churn, clients, doors, node, ownership, progress, sessions, skew, static_ids
 
 ADVICE, WARNING, ERROR = Severity.ADVICE, Severity.WARNING, Severity.ERROR
 
@@ -225,6 +225,35 @@ RULES: tuple[Rule, ...] = (
         "The node itself says so, in its log and to `muster health` as well.",
         "The sentence says what to do.",
         node=node.troubles,
+    ),
+    Rule(
+        "certificate-ended",
+        ERROR,
+        "Clients that look at it, as all do, refuse to connect; who is connected stays so for now.",
+        "Put a new one in its file (`ssl.keystore.location`); no restart is needed.",
+        node=doors.ended,
+    ),
+    Rule(
+        "certificate-ends-soon",
+        WARNING,
+        "From then on no client gets in.",
+        "Put a new one in its file (`ssl.keystore.location`); no restart is needed. `muster certs show FILE` tells its "
+        "end.",
+        node=doors.ends_soon,
+    ),
+    Rule(
+        "certificate-not-read",
+        ERROR,
+        "The one of before is shown, until it ends; authorities that were taken away are still believed.",
+        "The sentence says which file, and what is wrong with it.",
+        node=doors.not_read,
+    ),
+    Rule(
+        "door-open",
+        WARNING,
+        "Whoever is in the same network may do, or read, what is said here.",
+        "Put `SSL://` before the listener's address, and set `authorizer=acl`: docs/security.md has the lines.",
+        node=doors.stands_open,
     ),
     Rule(
         "clock-skew",

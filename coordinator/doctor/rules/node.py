@@ -19,9 +19,15 @@ STILL_SHARE = 0.001
 """Of the time that the node is up."""
 
 
+TOLD_ELSEWHERE = frozenset({"certificate-ends", "certificate-ended", "certificate-not-read"})
+"""Kinds of conditions that have rules of their own (doors.py)."""
+
+
 def troubles(facts: Facts) -> Iterator[Found]:
     """The node says itself that something is wrong: `muster health` says the same."""
     for trouble in facts.node.troubles:
+        if trouble.name.partition(":")[0] in TOLD_ELSEWHERE:
+            continue
         lasted = seconds(max(0, facts.now_ms - trouble.since_ms) // 1000 * 1000)
         yield Found(trouble.sentence, (f"condition {trouble.name}, for {lasted}, seen {trouble.count} times",))
 

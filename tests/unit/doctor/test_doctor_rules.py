@@ -439,6 +439,36 @@ def test_older_clients_say_their_version_in_their_client_id() -> None:
     assert not found("client-defect", group(member(software="librdkafka")))
 
 
+@pytest.mark.parametrize(
+    ("condition", "rule"),
+    [
+        ("certificate-ends:grpc", "certificate-ends-soon"),
+        ("certificate-ended:kafka", "certificate-ended"),
+        ("certificate-not-read:http", "certificate-not-read"),
+    ],
+)
+def test_certificates(condition: str, rule: str) -> None:
+    node = Node(troubles=(Trouble(condition, "it is so; do that", NOW - 5_000),))
+    assert only(rule, node=node).evidence == (f"condition {condition}",)
+    assert not found("node-trouble", node=node), "it is told once"
+    assert not found(rule)
+
+
+def test_doors_that_stand_open() -> None:
+    def opened(**settings: str) -> list[str]:
+        node = Node(settings={key.replace("_", "."): value for key, value in settings.items()})
+        return [finding.what for finding in found("door-open", node=node)]
+
+    assert opened() == []
+    assert opened(listeners="127.0.0.1:9290", http_listeners="PLAINTEXT://localhost:9291", kafka_listeners="") == []
+    assert opened(listeners="SSL://0.0.0.0:9290", authorizer="acl") == []
+    assert opened(listeners="SSL://0.0.0.0:9290") == [
+        "listeners is SSL://0.0.0.0:9290: who reaches it may do everything"
+    ]
+    [told] = opened(kafka_listeners="SASL_PLAINTEXT://10.0.0.1:9092", listeners="QUIC://10.0.0.1:1", authorizer="acl")
+    assert told.startswith("kafka.listeners is SASL_PLAINTEXT://10.0.0.1:9092: who is on the way reads")
+
+
 def test_node_trouble() -> None:
     node = Node(troubles=(Trouble("shard-failed:7", "shard 7 is not served", NOW - 5_000, 3),))
     assert only("node-trouble", node=node).evidence == ("condition shard-failed:7, for 5 s, seen 3 times",)

@@ -282,8 +282,9 @@ def test_the_end_of_a_certificate_is_told_before_it_comes(tmp_path: Path) -> Non
         assert "the certificate that listeners shows (CN=localhost) ends " in told["certificate-ends:grpc"]
         wall.now_s = ends_s + 1
         told = await looked(certificates, conditions)
-        assert " ended " in told["certificate-ends:grpc"]
-        assert "clients refuse to connect" in told["certificate-ends:grpc"]
+        assert list(told) == ["certificate-ended:grpc"]
+        assert " ended " in told["certificate-ended:grpc"]
+        assert "clients refuse to connect" in told["certificate-ended:grpc"]
         (tmp_path / "server.pem").write_bytes(server(days=60).pem())
         assert await looked(certificates, conditions) == {}
 

@@ -145,24 +145,20 @@ class Certificates:
 
 
 def tell_of_its_end(conditions: Conditions, name: str, material: Material, now_s: float) -> None:
-    """While it is near, or past."""
-    condition = f"certificate-ends:{name}"
-    if material.expires_s - now_s > SOON_S:
-        conditions.clear(condition)
-    elif material.expires_s > now_s:
-        if conditions.sentence(condition) is None:
-            conditions.report(
-                condition,
-                f"the certificate that {DOORS[name]} shows ({material.subject}) ends {day(material.expires_s)}; put a "
-                "new one in its file, no restart is needed",
-            )
-    else:
-        sentence = (
-            f"the certificate that {DOORS[name]} shows ({material.subject}) ended {day(material.expires_s)}: clients "
-            "refuse to connect; put a new one in its file, no restart is needed"
-        )
-        if conditions.sentence(condition) != sentence:
-            conditions.report(condition, sentence)
+    """While it is near, or past: each once."""
+    near, past = f"certificate-ends:{name}", f"certificate-ended:{name}"
+    shown = f"the certificate that {DOORS[name]} shows ({material.subject})"
+    cure = "put a new one in its file, no restart is needed"
+    told = {}
+    if material.expires_s <= now_s:
+        told[past] = f"{shown} ended {day(material.expires_s)}, and clients refuse to connect; {cure}"
+    elif material.expires_s - now_s <= SOON_S:
+        told[near] = f"{shown} ends {day(material.expires_s)}; {cure}"
+    for condition in (near, past):
+        if condition not in told:
+            conditions.clear(condition)
+        elif conditions.sentence(condition) != told[condition]:
+            conditions.report(condition, told[condition])
 
 
 def look_at(given: CertificateSettings) -> tuple[object, ...]:

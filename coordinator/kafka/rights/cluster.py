@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
 
@@ -17,7 +17,7 @@ def of_cluster(api: str) -> Judge:
         if may(call, right, api=api):
             return None
         return Instead(
-            answer(f"{api}Response", request, {"error_code": code_of(right), "error_message": why(call, right)})
+            answer(f"{api}Response", request, {"error_code": code_of(right), "error_message": may.why(call, right)})
         )
 
     return judge

@@ -5,7 +5,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.rights.groups import partly
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Partly, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Partly, Verdict, code_of
 from muster.coordinator.security.acl.model import CLUSTER_NAME
 from muster.coordinator.security.acl.rights import API_RIGHTS, Right
 
@@ -32,7 +32,7 @@ def of_resources(api: str, rows_in: str) -> Judge:
             if right is None or may(call, right, judged_by(right, resource), api=api):
                 allowed.append(resource)
             else:
-                rows.append(refused(path, call, right, resource))
+                rows.append(refused(path, may, call, right, resource))
         return partly(request, "resources", allowed, f"{api}Response", rows_in, once(rows)) if rows else None
 
     return judge
@@ -47,10 +47,10 @@ def judged_by(right: Right, resource: Any) -> str:
     return str(resource.resource_name) if right.of else CLUSTER_NAME
 
 
-def refused(path: str, call: KafkaCall, right: Right, resource: Any) -> Any:
+def refused(path: str, may: May, call: KafkaCall, right: Right, resource: Any) -> Any:
     row = struct(path)(
         error_code=code_of(right),
-        error_message=why(call, right, judged_by(right, resource)),
+        error_message=may.why(call, right, judged_by(right, resource)),
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

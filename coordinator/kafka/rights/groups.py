@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.authorized import NOT_ASKED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
 from muster.coordinator.kafka.rights.operations import operations_on
 from muster.coordinator.security.acl.model import ResourceType
 from muster.coordinator.security.acl.rights import API_RIGHTS
@@ -39,7 +39,7 @@ def find_coordinator(may: May, request: Any, call: KafkaCall) -> Verdict:
     if call.api_version < BATCHED:
         if may(call, right, request.key, api=FIND):
             return None
-        said = {"error_code": code_of(right), "error_message": why(call, right, request.key)}
+        said = {"error_code": code_of(right), "error_message": may.why(call, right, request.key)}
         return Instead(struct("FindCoordinatorResponse")(node_id=-1, port=-1, **said))
     keys = list(dict.fromkeys(request.coordinator_keys))
     allowed, refused = may.split(call, right, keys, str, api=FIND)
@@ -47,7 +47,7 @@ def find_coordinator(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("FindCoordinatorResponse.coordinators")
     rows = [
-        made(key=key, node_id=-1, port=-1, error_code=code_of(right), error_message=why(call, right, key))
+        made(key=key, node_id=-1, port=-1, error_code=code_of(right), error_message=may.why(call, right, key))
         for key in refused
     ]
     return partly(request, "coordinator_keys", allowed, "FindCoordinatorResponse", "coordinators", rows)
@@ -72,7 +72,7 @@ def describe_groups(may: May, request: Any, call: KafkaCall) -> Verdict:
         made(
             group_id=name,
             error_code=code_of(DESCRIBED),
-            error_message=why(call, DESCRIBED, name) if call.api_version >= TELLS_WHY else None,
+            error_message=may.why(call, DESCRIBED, name) if call.api_version >= TELLS_WHY else None,
         )
         for name in refused
     ]
@@ -89,7 +89,7 @@ def consumer_group_describe(may: May, request: Any, call: KafkaCall) -> Verdict:
     made = struct("ConsumerGroupDescribeResponse.groups")
     right = CONSUMERS_DESCRIBED
     rows = [
-        made(group_id=name, error_code=code_of(right), error_message=why(call, right, name), members=[])
+        made(group_id=name, error_code=code_of(right), error_message=may.why(call, right, name), members=[])
         for name in refused
     ]
     told = with_operations(may, call)

@@ -102,6 +102,14 @@ class May:
             (allowed if self(call, right, name_of(row), api=api) else refused).append(row)
         return allowed, refused
 
+    def why(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
+        """Kafka's sentence on the refusal; to who may know of the resource, what is missing and how it is granted."""
+        who, kind = call.peer.identity, right.resource_type
+        knows = self._allows(who, Operation.DESCRIBE, kind, name) or self._allows(
+            who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        return f"{WORDS[kind]} {missing(who, right.operation, kind, name)}" if knows else WORDS[kind]
+
     def all(self, call: KafkaCall, right: Right, names: Iterable[str]) -> bool:
         return all(self.quietly(call, right, name) for name in names)
 
@@ -116,9 +124,3 @@ def code_of(right: Right) -> int:
     30
     """
     return REFUSALS[right.resource_type]
-
-
-def why(call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
-    """A sentence that says what is missing to whom. It is the same whether or not there is such a resource."""
-    kind = right.resource_type
-    return f"{WORDS[kind]} {missing(call.peer.identity, right.operation, kind, name)}"

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
 BEAT: Final = "ConsumerGroupHeartbeat"
@@ -37,10 +37,10 @@ def of_members(api: str) -> Judge:
 def consumer_group_heartbeat(may: May, request: Any, call: KafkaCall) -> Verdict:
     """One name that may not be described refuses the whole heartbeat."""
     if not may(call, IN_GROUP, request.group_id, api=BEAT):
-        return beat_refused(code_of(IN_GROUP), why(call, IN_GROUP, request.group_id))
+        return beat_refused(code_of(IN_GROUP), may.why(call, IN_GROUP, request.group_id))
     for name in request.subscribed_topic_names or ():
         if not may(call, SUBSCRIBED, name, api=BEAT):
-            return beat_refused(code_of(SUBSCRIBED), why(call, SUBSCRIBED, name))
+            return beat_refused(code_of(SUBSCRIBED), may.why(call, SUBSCRIBED, name))
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
 from muster.coordinator.kafka.log.produces import SingleBatch
-from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS, Right
 
 PRODUCE: Final = "Produce"
@@ -25,17 +25,23 @@ ACKS_NONE: Final = 0
 
 def produce(may: May, request: Any, call: KafkaCall) -> Verdict:
     if isinstance(request, SingleBatch):
-        return (
-            None if may(call, WRITTEN, request.topic, api=PRODUCE) else produced(request, call, [], request.topic_data)
-        )
+        if may(call, WRITTEN, request.topic, api=PRODUCE):
+            return None
+        return produced(may, request, call, [], request.topic_data)
     if request.transactional_id is not None and not may(call, IN_TRANSACTION, request.transactional_id, api=PRODUCE):
-        return produced(request, call, [], request.topic_data, IN_TRANSACTION, request.transactional_id)
+        return produced(may, request, call, [], request.topic_data, IN_TRANSACTION, request.transactional_id)
     allowed, refused = may.split(call, WRITTEN, request.topic_data, lambda topic: str(topic.name), api=PRODUCE)
-    return produced(request, call, allowed, refused) if refused else None
+    return produced(may, request, call, allowed, refused) if refused else None
 
 
 def produced(
-    request: Any, call: KafkaCall, allowed: list[Any], refused: list[Any], right: Right = WRITTEN, name: str = ""
+    may: May,
+    request: Any,
+    call: KafkaCall,
+    allowed: list[Any],
+    refused: list[Any],
+    right: Right = WRITTEN,
+    name: str = "",
 ) -> Verdict:
     """Who wants no answer is told by the connection's end, as of any other failure."""
     made, row = struct("ProduceResponse.responses"), struct("ProduceResponse.responses.partition_responses")
@@ -47,7 +53,7 @@ def produced(
                     index=one.index,
                     error_code=code_of(right),
                     base_offset=-1,
-                    error_message=why(call, right, name or topic.name),
+                    error_message=may.why(call, right, name or topic.name),
                 )
                 for one in topic.partition_data
             ],
@@ -57,14 +63,14 @@ def produced(
     silent = request.acks == ACKS_NONE
     if not allowed:
         if silent:
-            raise HangUp(f"a produce with acks=0 was refused: {why(call, right, name or refused[0].name)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, name or refused[0].name)}")
         return Instead(struct("ProduceResponse")(responses=rows))
     left = copy(request)
     left.topic_data = allowed
 
     def amend(answer: Any) -> Any:
         if silent or answer is None:
-            raise HangUp(f"a produce with acks=0 was refused: {why(call, right, refused[0].name)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, refused[0].name)}")
         answer.responses = [*answer.responses, *rows]
         return answer
 

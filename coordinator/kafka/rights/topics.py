@@ -8,7 +8,7 @@ from muster.coordinator.kafka.authorized import NOT_ASKED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.rights.groups import partly
-from muster.coordinator.kafka.rights.judging import May, Partly, Verdict, code_of, why
+from muster.coordinator.kafka.rights.judging import May, Partly, Verdict, code_of
 from muster.coordinator.kafka.rights.operations import operations_on
 from muster.coordinator.security.acl.model import ResourceType
 from muster.coordinator.security.acl.rights import API_RIGHTS, DESCRIBE, Right, on_cluster
@@ -104,7 +104,7 @@ def create_topics(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("CreateTopicsResponse.topics")
     rows = [
-        made(name=topic.name, error_code=code_of(CREATED), error_message=why(call, CREATED, topic.name), configs=[])
+        made(name=topic.name, error_code=code_of(CREATED), error_message=may.why(call, CREATED, topic.name), configs=[])
         for topic in refused
     ]
 
@@ -124,7 +124,7 @@ def create_partitions(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("CreatePartitionsResponse.results")
     rows = [
-        made(name=topic.name, error_code=code_of(GROWN), error_message=why(call, GROWN, topic.name))
+        made(name=topic.name, error_code=code_of(GROWN), error_message=may.why(call, GROWN, topic.name))
         for topic in refused
     ]
     return partly(request, "topics", allowed, "CreatePartitionsResponse", "results", rows)
@@ -166,7 +166,7 @@ def deletion_refused(may: May, call: KafkaCall, name: str | None, topic_id: byte
     code = code_of(DELETED)
     if name is None:
         return made(name=real if known else None, topic_id=topic_id, error_code=code, error_message=WITHOUT_NAME)
-    return made(name=name, topic_id=NO_ID, error_code=code, error_message=why(call, DELETED, name))
+    return made(name=name, topic_id=NO_ID, error_code=code, error_message=may.why(call, DELETED, name))
 
 
 def delete_records(may: May, request: Any, call: KafkaCall) -> Verdict:

@@ -265,7 +265,7 @@ def test_whoever_may_not_alter_the_cluster_is_refused_in_every_row() -> None:
     async def story(root: Asked, alice: Asked, store: SecurityStore) -> None:
         answer = await alice("CreateAcls", 3, creations=[row(), row()])
         assert [each.error_code for each in answer.results] == [31, 31]
-        assert "User:alice at 10.0.0.1 lacks ALTER on CLUSTER" in answer.results[0].error_message
+        assert answer.results[0].error_message == "Cluster authorization failed."
         told = await alice("DescribeAcls", 3, **filter_fields())
         assert (told.error_code, told.resources) == (31, [])
         wanted = struct("DeleteAclsRequest.filters")(**filter_fields())

@@ -189,7 +189,13 @@ def test_records_go_into_topics_that_may_be_written(version: int) -> None:
         (only,) = (await alice("Produce", version, request("Produce", ["theirs"], []))).responses
         assert only.partition_responses[0].error_code == 29
         if version >= 8:
-            assert "User:alice at 10.0.0.1 lacks WRITE on TOPIC 'theirs'" in only.partition_responses[0].error_message
+            assert only.partition_responses[0].error_message == "Topic authorization failed."
+            lists.replace([acl(DESCRIBE, TOPIC, "theirs")])
+            (only,) = (await alice("Produce", version, request("Produce", ["theirs"], []))).responses
+            assert only.partition_responses[0].error_message == (
+                "Topic authorization failed. User:alice at 10.0.0.1 lacks WRITE on TOPIC 'theirs'; "
+                "muster acls add --allow-principal User:alice --operation WRITE --topic theirs"
+            )
 
     play(story)
 

@@ -48,6 +48,8 @@ class NodeFigures:
     """Bytes of answers by door."""
     expiries: Mapping[str, float] = field(default_factory=dict)
     """When certificates end, by listener."""
+    throttled: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by principal."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -91,6 +93,7 @@ def families(
     yield gauge("muster_parked_requests", by_word(figures.parked))
     yield gauge("muster_connections", by_word(figures.connections))
     yield gauge("muster_certificate_expiry_timestamp_seconds", by_word(figures.expiries))
+    yield counter("muster_throttled_seconds_total", by_word(figures.throttled))
     yield gauge("muster_unread_bytes", by_word(figures.unread))
     yield gauge("muster_shard_status", dict(statuses(figures.shards)))
     yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})

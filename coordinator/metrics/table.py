@@ -235,6 +235,13 @@ OF_NODE: Final = (
         ("door",),
         "Open connections of Kafka's door and of HTTP's, open calls of gRPC's.",
     ),
+    Family(
+        "muster_throttled_seconds_total",
+        COUNTER,
+        NODE,
+        ("principal",),
+        "Seconds that a user was told to wait because of a quota; of more than a hundred users the rest is `others`.",
+    ),
     Family("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
     Family(
         "muster_shard_status",

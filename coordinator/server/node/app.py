@@ -377,6 +377,7 @@ class Node:
             fetches=self.log_requests.parking,
             sessions=self._sessions,
             expiries=secured_by.expiries_of(self._certificates),
+            throttled=secured_by.throttled_of(self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 

@@ -137,6 +137,11 @@ def rights_of(security: "Security | None") -> RightsOf:
     return everything if security is None else security.topic_rights.of
 
 
+def throttled_of(security: "Security | None") -> Callable[[], Mapping[str, float]]:
+    """For how many seconds each principal was told to wait so far; a hundred of them by name."""
+    return dict if security is None else lambda: security.quotas.throttled_s
+
+
 def sees_of(security: "Security | None") -> "Rights | None":
     """Who may know of what, for pages and metrics."""
     return None if security is None else security.rights

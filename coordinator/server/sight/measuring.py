@@ -122,6 +122,8 @@ class Gauges:
     sessions: Sessions
     expiries: Callable[[], Mapping[str, float]]
     """When certificates end, by listener."""
+    throttled: Callable[[], Mapping[str, float]]
+    """For how many seconds principals were told to wait, because of a quota."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
@@ -224,6 +226,7 @@ class Measuring:
             disk_warn=self._settings.log_dirs_free_warn_bytes,
             conditions=kinds,
             expiries=gauges.expiries(),
+            throttled=gauges.throttled(),
             dropped=page.budget.dropped,
         )
 

@@ -101,7 +101,7 @@ def p99(taken: list[float]) -> float:
 
 async def abuser(server: Server, kind: str, size: int, times: int) -> Callable[[], Awaitable[object]]:
     """A process that is ready for it, and what sets it off."""
-    address = kafka_address(server) if kind == "kafka" else server.address
+    address = kafka_address(server) if kind.startswith("kafka") else server.address
     words = ["-m", "muster.coordinator.bench.abuser", kind, address, str(size), str(times)]
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE)
     begin, said = process.stdin, process.stdout

@@ -13,10 +13,13 @@ from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.wire.line import Line
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.storage.records.batch import encode_batch
 
 SHORT_BYTES = 1_000
 """A refusal has fewer; an answer about so many partitions has more."""
 HOLD_S = 0.02
+PUSHED_BYTES: Final = 16 << 10
+"""Of one record, and about of one request."""
 
 
 async def refused_by_kafka(address: str, size: int, times: int) -> None:
@@ -56,6 +59,24 @@ async def cancelled(address: str, size: int, times: int) -> None:
     await wire.close()
 
 
+async def pushed(address: str, size: int, times: int) -> None:
+    """`size` bytes a second of records for `times` seconds, whatever the answers say; as far as they are read."""
+    line, loop = await Line.to(address), asyncio.get_running_loop()
+    record = (0, None, bytes(PUSHED_BYTES), ())
+    data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=encode_batch([record]))
+    topic = struct("ProduceRequest.topic_data")(name="pushed", partition_data=[data])
+    asked = struct("ProduceRequest")(acks=1, timeout_ms=10_000, topic_data=[topic])
+    request = line.request("Produce", 3, asked)
+    await begin()
+    end_s, due_s = loop.time() + times, loop.time()
+    while loop.time() < end_s:
+        if line.unsent < SHORT_BYTES << 10:
+            line.send(request, lambda frame: None)
+        due_s += len(request) / size
+        await asyncio.sleep(max(0.0, due_s - loop.time()))
+    line.close()
+
+
 async def begin() -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -65,6 +86,7 @@ KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = 
     "kafka": refused_by_kafka,
     "grpc": refused_by_grpc,
     "flood": cancelled,
+    "kafka-quota": pushed,
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages, warm
+from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages, quota, warm
 from muster.coordinator.bench.cases import Measure, measured
 from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.rows import Row
@@ -17,6 +17,7 @@ CASES: dict[str, Measure] = {
     "stall": stall.measure,
     "startup": startup.measure,
     "abuse": abuse.measure,
+    "quota": quota.measure,
     "metrics": metrics.measure,
     "scrape": scrape.measure,
     "following": following.measure,

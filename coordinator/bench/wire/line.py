@@ -40,6 +40,11 @@ class Line(asyncio.Protocol):
     def close(self) -> None:
         self._transport.close()
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of requests that the other side has not taken."""
+        return self._transport.get_write_buffer_size()
+
     async def ask(self, name: str, version: int, message: object) -> Any:
         """One request and its answer."""
         return self.read(name, version, await self.pass_on(self.request(name, version, message)))

@@ -32,15 +32,15 @@ class ConnectionLimits:
 class Slot:
     """A request's place in the order of answers."""
 
-    __slots__ = ("answer", "began_s", "call", "code", "correlation", "done", "form", "size", "spent_s", "task")
+    __slots__ = ("answer", "began_s", "call", "code", "correlation", "done", "form", "size", "spent_s", "task", "wait_s")
 
     def __init__(self, size: int, correlation: int, form: Form, began_s: float) -> None:
         self.began_s = began_s
         """When it was begun, where that is measured."""
         self.code = 0
         self.call: KafkaCall | None = None
-        self.spent_s = 0.0
-        """Who asked, and what was done for it so far: where quotas are charged."""
+        self.spent_s = self.wait_s = 0.0
+        """Who asked, what was done for it so far, and how long it has to wait: where quotas are charged."""
         self.size = size
         self.correlation = correlation
         self.form = form

@@ -126,8 +126,15 @@ class Payer:
     # -- charges ------------------------------------------------------------------------------------------
 
     def asked(self, slot: Slot, call: KafkaCall, request: Any) -> None:
-        """A request was read."""
+        """A request was read. What is produced is charged now, so that those behind it are not even begun."""
         slot.call = call
+        quotas = self._charges.quotas
+        if quotas.producing and slot.form.api.name == "Produce":
+            now_s = self._charges.loop.time()
+            user = call.identity.principal.name
+            slot.wait_s = quotas.charge(quotas.producing, user, call.client_id, slot.size, now_s)
+            if slot.wait_s:
+                self._hold(milliseconds(slot.wait_s), now_s)
         member_id = getattr(request, "member_id", "")
         if member_id and (len(self._members) < MOST_MEMBERS or request.group_id in self._members):
             self._members[request.group_id] = member_id
@@ -141,7 +148,7 @@ class Payer:
         user, client = call.identity.principal.name, call.client_id
         wait_s, why = 0.0, ""
         if api == "Produce":
-            wait_s, why = quotas.charge(quotas.producing, user, client, slot.size, now_s), PRODUCER_BYTE_RATE
+            wait_s, why = slot.wait_s, PRODUCER_BYTE_RATE
         elif api == "Fetch":
             size = sum(map(len, body))
             wait_s, why = quotas.charge(quotas.consuming, user, client, size, now_s), CONSUMER_BYTE_RATE
@@ -159,7 +166,7 @@ class Payer:
         if not wait_s:
             return body
         quotas.told(user, why, wait_s)
-        wait_ms = max(1, int(wait_s * 1000))
+        wait_ms = milliseconds(wait_s)
         self._hold(wait_ms, now_s)
         return body if where is None else with_time(body, where, wait_ms)
 
@@ -188,6 +195,10 @@ class Payer:
             self._connection.abort()
         else:
             self._charges.loop.call_later(min(LOOK_S, left_s), self._look)
+
+
+def milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000))
 
 
 @cache

@@ -120,9 +120,10 @@ def test_requests_that_came_before_are_begun_after_the_wait_and_earlier_answers_
             produce(connection)
             heartbeat(connection)
             await handlers.until_begun(2)
-            handlers.answer(1, responses=[])
             handlers.answer(0)
             await connection.receive()
+            assert len(handlers.begun) == 2, "those behind it are not begun, whether or not it is answered"
+            handlers.answer(1, responses=[])
             assert (await connection.receive()).throttle_time_ms > 0
             assert len(handlers.begun) == 2, "the third waits behind what is held"
             scene.hours.pass_by(60)

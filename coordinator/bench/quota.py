@@ -1,0 +1,77 @@
+"""What others hear late while one client pushes ten times its quota, and pays no heed to being told to wait.
+
+Heartbeats of other groups by Kafka's door, by the 99th percentile, against a time just before in which nobody pushes.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from muster.coordinator.bench.abuse import abuser, p99
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, node, pinned
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.stall.others import Others
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.kafka.codec.codec import struct
+
+MEMBERS = 10
+QUOTA: Final = 128 << 10
+"""Bytes per second."""
+TIMES: Final = 10
+PUSH_S: Final = 20
+"""Longer than the burst that a quiet client may have."""
+GOAL: Final = 2 / 3
+"""At most one and a half times as late."""
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "kafka.listeners": "127.0.0.1:0",
+    "authorizer": "acl",
+    "super.users": "User:ANONYMOUS",
+}
+TOPIC: Final = "pushed"
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
+        yield from asyncio.run(suffered(name, server))
+
+
+async def suffered(name: str, server: Server) -> list[Row]:
+    line = await Line.to(kafka_address(server))
+    await prepared(line)
+    others = await Others.of(kafka_address(server), MEMBERS)
+    work = await abuser(server, "kafka-quota", QUOTA * TIMES, PUSH_S)
+    idle = p99(await others.during(asyncio.sleep(PUSH_S)))
+    pushed = p99(await others.during(work()))
+    reached = await end_of(line) / PUSH_S
+    line.close()
+    what = f"{name}: one pushes {TIMES} times its quota, others' heartbeats"
+    within = f"{name}: bytes per second of it that are taken, a burst of ten seconds among them"
+    return [
+        less_is_better(what, pushed, "ms p99", "nobody pushes", idle, GOAL),
+        less_is_better(within, reached, "B/s", "its quota", QUOTA, 1 / (1 + 11 / PUSH_S) * 0.95),
+    ]
+
+
+async def prepared(line: Line) -> None:
+    """A topic, and a quota on whoever has the load's client id."""
+    topic = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=1, replication_factor=1)
+    await line.ask("CreateTopics", 5, struct("CreateTopicsRequest")(topics=[topic], timeout_ms=10_000))
+    path = "AlterClientQuotasRequest.entries"
+    entity = [struct(f"{path}.entity")(entity_type="client-id", entity_name="bench")]
+    ops = [struct(f"{path}.ops")(key="producer_byte_rate", value=float(QUOTA))]
+    entry = struct(path)(entity=entity, ops=ops)
+    answer = await line.ask("AlterClientQuotas", 0, struct("AlterClientQuotasRequest")(entries=[entry]))
+    if answer.entries[0].error_code:
+        raise BenchFailed(f"the quota could not be set: {answer.entries[0].error_message}")
+
+
+async def end_of(line: Line) -> int:
+    """How many bytes were taken: each record is a frame of the push."""
+    from muster.coordinator.bench.abuser import PUSHED_BYTES
+
+    partition = struct("ListOffsetsRequest.topics.partitions")(partition_index=0, timestamp=-1)
+    topic = struct("ListOffsetsRequest.topics")(name=TOPIC, partitions=[partition])
+    answer = await line.ask("ListOffsets", 1, struct("ListOffsetsRequest")(replica_id=-1, topics=[topic]))
+    return int(answer.topics[0].partitions[0].offset) * PUSHED_BYTES

@@ -32,7 +32,19 @@ class ConnectionLimits:
 class Slot:
     """A request's place in the order of answers."""
 
-    __slots__ = ("answer", "began_s", "call", "code", "correlation", "done", "form", "size", "spent_s", "task", "wait_s")
+    __slots__ = (
+        "answer",
+        "began_s",
+        "call",
+        "code",
+        "correlation",
+        "done",
+        "form",
+        "size",
+        "spent_s",
+        "task",
+        "wait_s",
+    )
 
     def __init__(self, size: int, correlation: int, form: Form, began_s: float) -> None:
         self.began_s = began_s

@@ -376,8 +376,7 @@ class Node:
             methods=self.methods,
             fetches=self.log_requests.parking,
             sessions=self._sessions,
-            expiries=secured_by.expiries_of(self._certificates),
-            throttled=secured_by.throttled_of(self._security),
+            **secured_by.gauges_of(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 

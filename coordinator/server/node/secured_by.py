@@ -46,9 +46,14 @@ def credentials_for_grpc(certificates: "Certificates | None") -> "grpc.ServerCre
     return credentials_of(lambda: own.material, asks=own.given.ssl_client_auth == "required")
 
 
-def expiries_of(certificates: "Certificates | None") -> Callable[[], Mapping[str, float]]:
-    """When what listeners show ends, by the clock of the wall."""
-    return dict if certificates is None else certificates.expiries
+def gauges_of(
+    certificates: "Certificates | None", security: "Security | None"
+) -> dict[str, Callable[[], Mapping[str, float]]]:
+    """When certificates end, by listener, and for how many seconds each principal was told to wait so far."""
+    return {
+        "expiries": dict if certificates is None else certificates.expiries,
+        "throttled": dict if security is None else lambda: security.quotas.throttled_s,
+    }
 
 
 def tls_of(certificates: "Certificates | None", door: str) -> Tls | None:
@@ -135,11 +140,6 @@ def alive(engine: Engine, group_id: str, member_id: str) -> bool:
 def rights_of(security: "Security | None") -> RightsOf:
     """What members may read."""
     return everything if security is None else security.topic_rights.of
-
-
-def throttled_of(security: "Security | None") -> Callable[[], Mapping[str, float]]:
-    """For how many seconds each principal was told to wait so far; a hundred of them by name."""
-    return dict if security is None else lambda: security.quotas.throttled_s
 
 
 def sees_of(security: "Security | None") -> "Rights | None":

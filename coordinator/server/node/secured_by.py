@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.requests.streams import HeldBack
@@ -46,9 +46,14 @@ def credentials_for_grpc(certificates: "Certificates | None") -> "grpc.ServerCre
     return credentials_of(lambda: own.material, asks=own.given.ssl_client_auth == "required")
 
 
-def gauges_of(
-    certificates: "Certificates | None", security: "Security | None"
-) -> dict[str, Callable[[], Mapping[str, float]]]:
+class SecurityGauges(TypedDict):
+    """What is read at the moment of an answer."""
+
+    expiries: Callable[[], Mapping[str, float]]
+    throttled: Callable[[], Mapping[str, float]]
+
+
+def gauges_of(certificates: "Certificates | None", security: "Security | None") -> SecurityGauges:
     """When certificates end, by listener, and for how many seconds each principal was told to wait so far."""
     return {
         "expiries": dict if certificates is None else certificates.expiries,

@@ -44,7 +44,7 @@ class AuthenticationSettings(BaseModel):
         alias="connection.setup.timeout.ms",
         ge=100,
         le=600_000,
-        description="A Kafka client has to show who it is within so long.",
+        description="A Kafka client has to show who it is within so long; handshakes of TLS have the same time.",
     )
     connection_failed_authentication_delay_ms: int = Field(
         default=100,

@@ -32,6 +32,8 @@ class TransportLimits:
     keepalive_time_ms: int
     keepalive_timeout_ms: int
     min_ping_interval_ms: int
+    setup_timeout_ms: int = 10_000
+    """For TLS, and for HTTP/2 to be agreed on."""
 
     def options(self) -> list[tuple[str, Any]]:
         """Channel arguments for grpcio. Two documented names do nothing; the ones that work stand here.
@@ -49,6 +51,7 @@ class TransportLimits:
             ("grpc.max_concurrent_streams", self.max_streams_per_connection),
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", self.max_message_bytes),
+            ("grpc.server_handshake_timeout_ms", self.setup_timeout_ms),
             ("grpc.keepalive_time_ms", self.keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", self.keepalive_timeout_ms),
             ("grpc.http2.ping_timeout_ms", self.keepalive_timeout_ms),

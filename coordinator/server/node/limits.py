@@ -52,4 +52,5 @@ def transport_limits(settings: Settings) -> TransportLimits:
         keepalive_time_ms=settings.grpc_keepalive_time_ms,
         keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
         min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
+        setup_timeout_ms=settings.connection_setup_timeout_ms,
     )

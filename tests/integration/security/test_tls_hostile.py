@@ -31,15 +31,14 @@ Run = Callable[..., list[dict[str, Any]]]
 
 @asynccontextmanager
 async def serving(tmp_path: Path, **more: str) -> AsyncIterator[Node]:
-    given = secure(
-        tmp_path,
-        log_dirs=str(tmp_path / "data"),
-        listeners="127.0.0.1:0",
-        kafka_listeners="SSL://127.0.0.1:0",
-        http_listeners="SSL://127.0.0.1:0",
-        offsets_topic_num_partitions="2",
-        **more,
-    )
+    always = {
+        "log_dirs": str(tmp_path / "data"),
+        "listeners": "127.0.0.1:0",
+        "kafka_listeners": "SSL://127.0.0.1:0",
+        "http_listeners": "SSL://127.0.0.1:0",
+        "offsets_topic_num_partitions": "2",
+    }
+    given = secure(tmp_path, **always | more)
     node = Node(load_settings(None, given))
     await node.start()
     try:
@@ -172,6 +171,18 @@ def test_who_says_nothing_is_cut_off_in_time_and_leaves_nothing_open(run: Run) -
 
     told = why(run(story, connection_setup_timeout_ms="400"))
     assert told == {"the handshake was not over in time"}
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+def test_who_says_nothing_to_grpc_is_cut_off_in_time_as_well(run: Run, protocol: str) -> None:
+    async def story(node: Node, path: Path) -> None:
+        for said in (b"", b"\x16\x03\x01\x02", hello()[:60] if protocol == "SSL" else b"PRI * HTTP/2.0"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.bound.port)
+            writer.write(said)
+            await until_end(reader)
+            writer.close()
+
+    run(story, listeners=f"{protocol}://127.0.0.1:0", connection_setup_timeout_ms="300")
 
 
 def test_who_is_quick_gets_in_whoever_is_slow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

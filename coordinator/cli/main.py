@@ -38,6 +38,9 @@ COMMANDS = {
     "quotas": Lazy(
         "muster.coordinator.cli.quotas:quotas", "Set, list and remove what users and clients may use of a node."
     ),
+    "users": Lazy("muster.coordinator.cli.accounts.users:users", "Who may log in by a password: add, list, delete."),
+    "tokens": Lazy("muster.coordinator.cli.accounts.tokens:tokens", "API tokens: create, list, revoke."),
+    "storage": Lazy("muster.coordinator.cli.accounts.bootstrap:storage", "The first user of a node that is stopped."),
     "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
     "certs": Lazy("muster.coordinator.cli.certs.command:certs", "Make certificates for development, and show some."),
     "doctor": Lazy("muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."),

@@ -59,6 +59,12 @@ class Admin:
     create_acls = waiting(AsyncAdmin.create_acls)
     delete_acls = waiting(AsyncAdmin.delete_acls)
     check_acl = waiting(AsyncAdmin.check_acl)
+    users = waiting(AsyncAdmin.users)
+    put_users = waiting(AsyncAdmin.put_users)
+    delete_users = waiting(AsyncAdmin.delete_users)
+    tokens = waiting(AsyncAdmin.tokens)
+    create_token = waiting(AsyncAdmin.create_token)
+    revoke_tokens = waiting(AsyncAdmin.revoke_tokens)
     quotas = waiting(AsyncAdmin.quotas)
     alter_quotas = waiting(AsyncAdmin.alter_quotas)
 

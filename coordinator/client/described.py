@@ -19,6 +19,26 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class UserDescription:
+    """`mechanisms`: how the user may log in; `iterations`: of SCRAM, 0 without it."""
+
+    name: str
+    mechanisms: tuple[str, ...]
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDescription:
+    """Of an API token; times by the node's wall clock, None: without an end."""
+
+    token_id: str
+    name: str
+    principal: str
+    created_ms: int
+    expires_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupListing:
     """One group of the node. `state`, `protocol_type` and `group_type` are in Kafka's words."""
 

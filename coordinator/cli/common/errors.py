@@ -89,7 +89,8 @@ def exit_code_of(error: Exception) -> Exit | None:
     return code_by_class(error)
 
 
-ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 112, 128})
+NO_SUCH_RESOURCE = 91
+ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 92, 93, 112, 128})
 """Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request, assignor,
 pattern."""
 IN_THE_WAY = frozenset({23, 86, 95})
@@ -115,6 +116,8 @@ def code_by_class(error: Exception) -> Exit | None:
         return code_by_class(error.first)
     if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
         return Exit.USAGE
+    if isinstance(error, client.Refused) and error.code == NO_SUCH_RESOURCE:
+        return Exit.NOT_FOUND
     if isinstance(error, client.Refused) and error.code in IN_THE_WAY:
         return Exit.CONFLICT
     if isinstance(error, DataDirectoryError) and error.holder is not None:

@@ -1,5 +1,7 @@
 """`muster groups list`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from muster.coordinator.cli.common.errors import Unhealthy
@@ -7,6 +9,9 @@ from muster.coordinator.cli.common.options import admin_of, client_options, outp
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
 from muster.coordinator.views.groups import group_row
+
+if TYPE_CHECKING:
+    from muster.coordinator.client import Admin
 
 COLUMNS = [
     Column("GROUP", "group", style="cyan"),
@@ -24,6 +29,16 @@ STATES = (
 )
 
 
+def missing_of(admin: "Admin") -> list[str]:
+    """Sentences on groups that the node cannot load, for those who may ask how it is (DESCRIBE on the cluster)."""
+    from muster.coordinator.client.errors import AuthorizationError
+
+    try:
+        return [each.sentence for each in admin.conditions() if each.name.startswith("shard-failed:")]
+    except AuthorizationError:
+        return []
+
+
 @click.command("list")
 @client_options
 @output_option
@@ -35,7 +50,7 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
     """
     with admin_of(bootstrap, overrides) as admin:
         found = admin.list_groups(states)
-        missing = [each.sentence for each in admin.conditions() if each.name.startswith("shard-failed:")]
+        missing = missing_of(admin)
         say_who_is_listed_twice(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")

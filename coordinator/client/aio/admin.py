@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
+from muster.coordinator.client.aio.accounts import Accounts
 from muster.coordinator.client.aio.acls import Lists
 from muster.coordinator.client.aio.control import Control
 from muster.coordinator.client.aio.quotas import QuotaCalls
@@ -45,7 +46,7 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class Admin(Control, Trial, Lists, QuotaCalls):
+class Admin(Control, Trial, Lists, QuotaCalls, Accounts):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:

@@ -11,6 +11,7 @@ from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 from muster.coordinator.rpc.v1 import quota_service_pb2 as quota_pb
+from muster.coordinator.rpc.v1 import security_service_pb2 as security_pb
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 from muster.storage.service.fetch_frames import MultiFetchFrames
@@ -22,6 +23,7 @@ Read = TypeVar("Read", covariant=True)
 ACLS = "/coordinator.rpc.v1.Acls/"
 GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 FENCING = "/coordinator.rpc.v1.Fencing/"
+SECURITY = "/coordinator.rpc.v1.Security/"
 QUOTAS = "/coordinator.rpc.v1.Quotas/"
 CONTROL = "/coordinator.rpc.v1.GroupControl/"
 BROKER = "/storage.rpc.v1.Broker/"
@@ -100,6 +102,15 @@ CREATE_ACLS = Method(ACLS + "CreateAcls", acl_pb.CreateAclsRequest, acl_pb.Creat
 # Said twice the second finds nothing.
 DELETE_ACLS = Method(ACLS + "DeleteAcls", acl_pb.DeleteAclsRequest, acl_pb.DeleteAclsResponse, False)
 CHECK_ACL = Method(ACLS + "CheckAcl", acl_pb.CheckAclRequest, acl_pb.CheckAclResponse)
+DESCRIBE_USERS = Method(SECURITY + "DescribeUsers", security_pb.DescribeUsersRequest, security_pb.DescribeUsersResponse)
+ALTER_USERS = Method(SECURITY + "AlterUsers", security_pb.AlterUsersRequest, security_pb.AlterUsersResponse, False)
+DESCRIBE_TOKENS = Method(
+    SECURITY + "DescribeTokens", security_pb.DescribeTokensRequest, security_pb.DescribeTokensResponse
+)
+CREATE_TOKEN = Method(SECURITY + "CreateToken", security_pb.CreateTokenRequest, security_pb.CreateTokenResponse, False)
+REVOKE_TOKENS = Method(
+    SECURITY + "RevokeTokens", security_pb.RevokeTokensRequest, security_pb.RevokeTokensResponse, False
+)
 DESCRIBE_QUOTAS = Method(QUOTAS + "DescribeQuotas", quota_pb.DescribeQuotasRequest, quota_pb.DescribeQuotasResponse)
 # Said twice it is as said once.
 ALTER_QUOTAS = Method(QUOTAS + "AlterQuotas", quota_pb.AlterQuotasRequest, quota_pb.AlterQuotasResponse)

@@ -1,0 +1,1 @@
+"""Who may log in: users, tokens, and the first of them."""

@@ -1,0 +1,89 @@
+"""`muster storage`: what is written into a data directory while its node is stopped."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.coordinator.cli.accounts.passwords import password_of, password_option
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import set_option
+from muster.coordinator.cli.common.output import notice
+
+if TYPE_CHECKING:
+    from muster.coordinator.config import Settings
+    from muster.coordinator.server.security.accounts import Accounts
+
+
+@click.group()
+def storage() -> None:
+    """Write into the data directory of a node that is stopped."""
+
+
+@storage.command("bootstrap-user")
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The node's properties file.")
+@set_option
+@click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
+@password_option
+@click.option(
+    "--token", is_flag=True, help="Make a first API token, too, and print it; without a password, if none is given."
+)
+@click.argument("name")
+def bootstrap_user(
+    file: Path | None, overrides: dict[str, str], data: str | None, password_file: Path | None, token: bool, name: str
+) -> None:
+    """Make the first user, NAME, of a node that is stopped, or give them another password.
+
+    The node has to name them in super.users, or nobody may do anything.
+    """
+    settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
+    password = password_of(password_file) if password_file is not None or not token else ""
+    with accounts_in(settings) as accounts:
+        if password:
+            ((code, message),) = asyncio.run(accounts.alter_users([(name, password, 0)], [])).values()
+            if code:
+                raise CommandError(message, code=Exit.USAGE)
+            notice(f"User:{name} may log in")
+        if token:
+            text, made = asyncio.run(accounts.create_token(name))
+            notice(f"{made.principal} by token {made.id}; it is not shown again:")
+            click.echo(text)
+    if f"User:{name}" not in settings.super_users:
+        notice(f"User:{name} may do nothing yet: start the node with super.users=User:{name}")
+
+
+def settings_of(file: Path | None, overrides: dict[str, str]) -> "Settings":
+    """Raises CommandError."""
+    from muster.coordinator.config import SettingsError, load_settings
+
+    try:
+        return load_settings(file, overrides)
+    except SettingsError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+@contextmanager
+def accounts_in(settings: "Settings") -> "Iterator[Accounts]":
+    """Those of a data directory, which is locked meanwhile, and made where there is none. Raises StorageError."""
+    from muster.coordinator.server.security.accounts import Accounts
+    from muster.coordinator.server.security.store import SecurityStore
+    from muster.storage.broker.broker import Broker
+    from muster.storage.disk.files import RealFiles
+    from muster.storage.topics.data_dir import is_fresh
+
+    if settings.zookeeper_connect and is_fresh(RealFiles(), str(settings.data_dir)):
+        raise CommandError(
+            f"{settings.data_dir} is new, and zookeeper.connect is set, by which the cluster's id would be agreed on",
+            "expected a data directory that the node has made",
+            "start the node once, stop it, and come again",
+        )
+    broker = Broker(settings.data_dir, settings, node_id=settings.node_id)
+    try:
+        store = SecurityStore(broker)
+        store.load()
+        yield Accounts(store)
+    finally:
+        broker.close()

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
-from tests.sim.run import HARD, HELD, ROLLED, Parts, Result, run_seed
+from tests.sim.run import HARD, HELD, ROLLED, RULED, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 
 LINES, LINE_WIDTH = 3, 600
@@ -22,6 +22,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
     parser.add_argument("--hard", action="store_true", help="a node that is well, and members that are not")
     parser.add_argument("--held", action="store_true", help="an operator freezes, deploys, drains and pins")
+    parser.add_argument(
+        "--ruled", action="store_true", help="members may not read everything, and what they may changes"
+    )
     parser.add_argument("--rolled", action="store_true", help="the same, and all groups change their protocol")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write everything that happened; needs --seed")
@@ -47,7 +50,8 @@ def results(options: argparse.Namespace) -> Iterator[Result]:
 
 
 def parts_of(options: argparse.Namespace) -> Parts:
-    return HARD if options.hard else HELD if options.held else ROLLED if options.rolled else Parts()
+    chosen = ((HARD, options.hard), (HELD, options.held), (ROLLED, options.rolled), (RULED, options.ruled))
+    return next((parts for parts, wanted in chosen if wanted), Parts())
 
 
 def report(runs: list[Result], *, census: bool) -> None:
@@ -73,7 +77,12 @@ def main() -> int:
             failed.append(run)
             told = "\n  ".join(line[:LINE_WIDTH] for line in run.violation.splitlines()[:LINES])
             print(f"seed {run.seed} failed after {run.events} events\n  {told}")
-            kinds = {"--hard": options.hard, "--held": options.held, "--rolled": options.rolled}
+            kinds = {
+                "--hard": options.hard,
+                "--held": options.held,
+                "--rolled": options.rolled,
+                "--ruled": options.ruled,
+            }
             how = " ".join([f"--seed {run.seed}", *(kind for kind, wanted in kinds.items() if wanted)])
             print(f"  repeat: python -m tests.sim {how} --trace trace.txt", flush=True)
     if options.trace:

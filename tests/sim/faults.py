@@ -72,6 +72,8 @@ class Faults:
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
     """A leader that is slow to plan, or cannot at first."""
+    rights_every_ms: int = 0
+    """Members come with rights to some topics only, and the lists change. Not drawn: runs of their own have it."""
     slow_work: float = 0.0
     """What the coordinator has computed off its loop takes seconds, or overruns its deadline."""
     failed_work: float = 0.0
@@ -108,6 +110,10 @@ HELD_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 5_000, "migrate_every_
 
 ROLLED_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 2_500, "migrate_every_ms": 7_000}
 """The same, with more of both."""
+
+
+LOOKED_AT: Mapping[str, int] = {"rights_every_ms": 6_000}
+"""The same drawn weather, and members that may not read everything."""
 
 
 def draw(rng: Random) -> Faults:

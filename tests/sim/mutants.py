@@ -21,7 +21,16 @@ from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.rules import Rules
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
-from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
+from muster.coordinator.core.events import (
+    AlterSettings,
+    ConsumerHeartbeat,
+    Event,
+    JoinGroup,
+    Loaded,
+    OffsetCommit,
+    SessionHeartbeat,
+    SyncGroup,
+)
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record, SettingsStored
 from muster.coordinator.core.refusals import refusal_reply
@@ -157,6 +166,17 @@ class DiscouragedLog(CrashingLog):
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
         senseless = self.parts[shard, "groups"].senseless
         return takewhile(lambda record: record.offset not in senseless, super().read_groups(shard))
+
+
+class OpenShard(Shard):
+    """Has no ear for rights."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if isinstance(event, SessionHeartbeat):
+            event = replace(event, heartbeat=replace(event.heartbeat, rights=None))
+        elif isinstance(event, JoinGroup | ConsumerHeartbeat):
+            event = replace(event, rights=None)
+        return super().step(event, now_ms)
 
 
 class UnboundedShard(Shard):

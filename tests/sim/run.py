@@ -20,6 +20,7 @@ from tests.sim.faults import (
     HARD_ON_MEMBERS,
     HELD_BY_OPERATORS,
     JOIN_GRACE_MS,
+    LOOKED_AT,
     REQUEST_TIMEOUT_MS,
     ROLLED_BY_OPERATORS,
     Faults,
@@ -28,6 +29,7 @@ from tests.sim.faults import (
 from tests.sim.members.classic_part import MakeClassic
 from tests.sim.members.client import METADATA_MS, Process, settled
 from tests.sim.members.consumer_part import MakeConsumer
+from tests.sim.members.rulings import Rulings
 from tests.sim.members.setter import MAX_BEAT_MS, MAX_SESSION_MS, MIN_BEAT_MS, MIN_SESSION_MS
 from tests.sim.members.workload import GENERATIONS, RESTART_MS, Workload
 from tests.sim.network import KEEPALIVE_MS, Network
@@ -74,6 +76,10 @@ ROLLED = Parts(weather=ROLLED_BY_OPERATORS, generations=("moving",))
 """All groups are converted, there and back, whatever is held of them."""
 
 
+RULED = Parts(weather=LOOKED_AT, generations=("consumer", "consumer", "classic", "moving"))
+"""Whatever the weather, members may not read everything, and what they may changes."""
+
+
 @dataclass(slots=True)
 class Result:
     seed: int
@@ -107,6 +113,8 @@ class Simulation:
             self.world, self.network, log, self.watch, self.limits, topics, parts.shard, parts.engine, off_loop
         )
         self.network.node = self.node
+        if self.faults.rights_every_ms:
+            self.node.rulings = Rulings(self.world, self.node)
         self.workload = Workload(
             self.world,
             self.network,

@@ -30,10 +30,11 @@ from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.replay import ReplayEqualsLive
+from tests.sim.checkers.rights import NobodyIsGivenWhatHeMayNotRead
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
 from tests.sim.checkers.trials import TrialsHarmNobody
-from tests.sim.run import HARD, HELD, ROLLED, Parts, Result, run_seed
+from tests.sim.run import HARD, HELD, ROLLED, RULED, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
 from tests.support.stories.script import Stage
@@ -46,6 +47,7 @@ RUNS = (
     *((seed, Parts()) for seed in range(SEEDS)),
     *((seed, HARD) for seed in range(SEEDS // 2)),
     *((seed, HELD) for seed in range(SEEDS // 4)),
+    *((seed, RULED) for seed in range(SEEDS // 12)),
     *((seed, ROLLED) for seed in range(SEEDS // 4)),
 )
 
@@ -79,6 +81,7 @@ ROOT = Path(__file__).parents[2]
 
 def checked(run: Result, parts: Parts) -> Result:
     kind = " --hard" if parts is HARD else " --held" if parts is HELD else " --rolled" if parts is ROLLED else ""
+    kind = " --ruled" if parts is RULED else kind
     how = f"--seed {run.seed}{kind}"
     assert not run.violation, f"{run.violation}\nrepeat: python -m tests.sim {how} --trace trace.txt"
     return run
@@ -193,6 +196,7 @@ def test_different_seeds_are_different_runs() -> None:
                 *(mutant_trials.EagerShard, mutant_trials.BusybodyShard, mutant_trials.SloppyShard),
             )
         ),
+        pytest.param(NobodyIsGivenWhatHeMayNotRead, replace(RULED, shard=mutants.OpenShard), id="18-open-shard"),
         pytest.param(TokensNeverGoDown, Parts(shard=mutants.UnguardedShard), id="17-unguarded-shard"),
         pytest.param(TokensNeverGoDown, Parts(engine=mutants.HastyEngine, weather=LOSING), id="17-hasty-engine"),
     ],

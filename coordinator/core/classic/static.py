@@ -21,6 +21,7 @@ from muster.coordinator.core.effects import JoinReply, refused_join, refused_syn
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.plan import shares_of, topics_of
+from muster.coordinator.core.rights import readable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import DELAYED, Cause, GroupState
 from muster.coordinator.errors import ErrorCode
@@ -116,7 +117,7 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
 
 def holds_unread_topics(member: Member, protocol: str | None) -> bool:
     reads = topics_of(member.metadata(protocol))
-    return reads is not None and not shares_of(member.assignment).keys() <= reads
+    return reads is not None and not shares_of(member.assignment).keys() <= readable(member.rights, reads)
 
 
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:

@@ -196,7 +196,10 @@ def interval_ms(group: ConsumerGroup, step: Step) -> int:
 
 def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
-    coming, heirs_ready = warming.coming(group, member), warming.tell(group, member)
+    coming, heirs_ready = (
+        target.readable_of(group, member, warming.coming(group, member), step),
+        warming.tell(group, member),
+    )
     told = {*(assignment or ()), *(coming or ()), *heirs_ready}
     names = step.state.topic_names
     ledger = step.state.ledgers.get(group.id)

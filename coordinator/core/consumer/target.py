@@ -219,6 +219,14 @@ def wanted_by(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Share
     return {topic: partitions for topic, partitions in group.target_of(member).items() if reads(topic)}
 
 
+def readable_of(group: ConsumerGroup, member: ConsumerMember, told: Shares | None, step: Step) -> Shares | None:
+    """The same without what the member may not read: the target may be older than its rights."""
+    if told is None or member.rights is None:
+        return told
+    subscribed, names = group.subscribed_names(member), step.state.topic_names
+    return {topic: partitions for topic, partitions in told.items() if names.get(topic) in subscribed} or None
+
+
 def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[Trigger]:
     """A heartbeat has said what the member may. Returns what calls for a new epoch."""
     if rights == member.rights:
@@ -226,9 +234,11 @@ def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, s
     first, before = member.rights is None, group.subscribed_names(member)
     member.rights = rights
     now = group.subscribed_names(member)
-    if before == now or (first and still_fits(group, member, now, step)):
+    # What the target was made with is not known of who is heard for the first time: only what came of it.
+    if still_fits(group, member, now, step) if first else before == now:
         return []
-    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, change(before, now))]
+    what = change(before, now) or "may read what nobody was given"
+    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, what)]
 
 
 def still_fits(group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], step: Step) -> bool:

@@ -18,6 +18,7 @@ from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
+from tests.sim.checkers.rights import NobodyIsGivenWhatHeMayNotRead
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
 from tests.sim.checkers.trials import TrialsHarmNobody
@@ -44,4 +45,5 @@ ALL = (
     TrialsHarmNobody,
     BalanceIsCalm,
     TokensNeverGoDown,
+    NobodyIsGivenWhatHeMayNotRead,
 )

@@ -2,7 +2,7 @@
 
 A round is one generation as its member sees it: what is revoked because of a share is not in that share. A KIP-848
 member that changes its subscription gives up topics under its old epoch, and may have them back when it changes again;
-such members do not count.
+such members do not count, nor do any while what they may read changes.
 """
 
 from muster.coordinator.member import actions as act
@@ -25,7 +25,8 @@ class CooperativeGivesNothingBack(Checker):
             self.changed.add(process.name)
 
     def acted(self, process: Process, action: act.Action) -> None:
-        if not process.cooperative or process.name in self.changed:
+        ruled = process.consumer and self.node.rulings is not None
+        if not process.cooperative or process.name in self.changed or ruled:
             return
         match action:
             case act.Revoke():

@@ -208,6 +208,7 @@ class Workload:
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
             (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
             (faults.verbs_every_ms, self._hold),
+            (faults.rights_every_ms, self._rule),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
@@ -405,6 +406,10 @@ class Workload:
         if not self.calm:
             action()
 
+    def _rule(self) -> None:
+        assert self.node.rulings is not None, "who may not read everything is known from the beginning"
+        self.node.rulings.change()
+
     def _change_topics(self) -> None:
         topic = self.world.rng.choice(sorted(self.node.topics))
         if self.node.topics[topic] < MAX_PARTITIONS:
@@ -471,6 +476,8 @@ class Workload:
             else:
                 process.thaw()
         self._repair()
+        if self.node.rulings is not None:
+            self.node.rulings.allow_everything()
         if self.faults.verbs_every_ms:
             self._holder.resume(sorted({place.group_id for place in self.places}))
         if not self.node.up:

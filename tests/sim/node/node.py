@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from muster.coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
 from muster.coordinator.core.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
 from muster.coordinator.core.records import Record
+from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, RequestId, TimerKey
 from muster.coordinator.runtime.answers import Released
@@ -15,6 +16,7 @@ from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import Core, ShardStatus
+from tests.sim.members.rulings import Rulings
 from tests.sim.network import Call, Network
 from tests.sim.node.crashing_log import CrashingLog
 from tests.sim.node.described import describe
@@ -127,6 +129,8 @@ class Node:
         self.ears = Ears(world, self)
         self.sessions = Sessions(self)
         self.workbench = Workbench(self, off_loop)
+        self.rulings: Rulings | None = None
+        """Where members may not read everything."""
         self._requests = 0
         self._fresh: dict[tuple[str, str], int] = {}
         self._turn_at_ms: int | None = None
@@ -210,9 +214,7 @@ class Node:
         self.ears.hear(self._tell_topics)
 
     def _tell_topics(self) -> None:
-        if self.up:
-            self.engine.submit_all(self._catalog())
-            self.wake()
+        self._tell_all(self._catalog())
 
     def _catalog(self) -> TopicsChanged:
         return TopicsChanged(dict(self.topics), ids={topic: topic_id(topic) for topic in self.topics})
@@ -222,7 +224,7 @@ class Node:
     def receive(self, call: Call) -> None:
         """A request arrives: give it an id, draw what the edge draws, and queue it for the next turn."""
         self._requests += 1
-        request = replace(call.request, request_id=self._requests)
+        request = self._with_rights(replace(call.request, request_id=self._requests))
         if isinstance(request, JoinGroup):
             request = replace(request, fresh_id=self._fresh_id(request))
         self.world.trace(f"in  #{request.request_id} {call.caller} {describe(request)}")
@@ -243,13 +245,25 @@ class Node:
         """A request of the edge itself. `on_reply` is called in a later turn, never before this returns."""
         self._requests += 1
         request_id = self._requests
-        request = replace(request, request_id=request_id)
+        request = self._with_rights(replace(request, request_id=request_id))
         self.own[request_id] = (on_reply, request)
         self.world.trace(f"in  #{request_id} session {describe(request)}")
         self.watch.received(request)
         self._submit(request)
         self.wake()
         return request_id
+
+    def _with_rights(self, request: Any) -> Any:
+        return request if self.rulings is None else self.rulings.with_rights(request)
+
+    def tell_rights(self, event: RightsAnew) -> None:
+        """The lists have changed; the node's edge tells its shards at once."""
+        self.ears.hear(lambda: self._tell_all(event))
+
+    def _tell_all(self, event: Event) -> None:
+        if self.up:
+            self.engine.submit_all(event)
+            self.wake()
 
     def _submit(self, request: Any) -> None:
         taken = self.engine.submit(self.shard_index(request.group_id), request)

@@ -1,0 +1,68 @@
+"""18. Nobody is given, or told of, what he may not read.
+
+By the rights that came with what a member said last, or that it was heard to have since. Where members plan for
+themselves nothing is promised: the fetch is refused.
+"""
+
+from collections.abc import Iterable
+
+from muster.assignors.data.user_data import parse_assignment
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, JoinGroup, SessionHeartbeat, SyncGroup
+from muster.coordinator.core.rights import RightsAnew, TopicRights
+from muster.coordinator.core.shard import Shard
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+
+class NobodyIsGivenWhatHeMayNotRead(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._may: dict[tuple[int, str], TopicRights] = {}
+        """By shard and who: what the shard has been told last."""
+        self._who: dict[tuple[str, str], str] = {}
+        """By group and member."""
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        if isinstance(event, RightsAnew):
+            self._may.update({(shard, who): rights for who, rights in event.rights.items()})
+        said = event.heartbeat if isinstance(event, SessionHeartbeat) else event
+        if isinstance(said, ConsumerHeartbeat | JoinGroup) and said.rights is not None:
+            self._may[shard, said.rights.who] = said.rights
+        if isinstance(said, ConsumerHeartbeat) and said.rights is not None:
+            self._who[said.group_id, said.member_id] = said.rights.who
+        if isinstance(said, JoinGroup) and said.rights is not None:
+            group = core.state.groups.get(said.group_id)
+            for member in () if group is None else group.members.values():
+                if getattr(member, "rights", None) == said.rights:
+                    self._who[said.group_id, member.id] = said.rights.who
+        for _, reply in effects.replies:
+            told = reply.consumer if isinstance(reply, PushReply) else reply
+            if isinstance(told, ConsumerHeartbeatReply) and not told.code and told.member_id:
+                self._told(shard, core, told)
+            elif isinstance(told, SyncReply) and isinstance(event, SyncGroup) and not told.code:
+                self._synced(shard, core, event, told)
+
+    def _told(self, shard: int, core: Shard, reply: ConsumerHeartbeatReply) -> None:
+        group = next((each for each in core.consumer_groups.values() if reply.member_id in each.members), None)
+        if group is None or reply.assignment is None:
+            return
+        self.world.census["shares under rights"] += bool(
+            self._given(shard, group.id, reply.member_id, reply.names.values())
+        )
+
+    def _synced(self, shard: int, core: Shard, event: SyncGroup, reply: SyncReply) -> None:
+        group = core.groups.get(event.group_id)
+        planned = event.group_id in core.consumer_groups or (group is not None and bool(group.remote))
+        if planned and reply.protocol_type == "consumer" and reply.assignment:
+            topics = parse_assignment(reply.assignment).partitions
+            self._given(shard, event.group_id, event.member_id, [t for t, numbers in topics.items() if numbers])
+
+    def _given(self, shard: int, group_id: str, member_id: str, topics: Iterable[str]) -> bool:
+        rights = self._may.get((shard, self._who.get((group_id, member_id), "")))
+        if rights is None:
+            return False
+        for topic in topics:
+            if not rights.may_read(topic):
+                self.fail(f"{member_id} of {group_id} is given {topic}, and {rights.who} may not read it")
+        return True

@@ -8,15 +8,17 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import set_option
 
+WHERE = "[SSL://]HOST:PORT"
+
 
 @click.command()
 @click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A properties file.")
 @set_option
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
-@click.option("--listen", metavar="HOST:PORT", help="The address to serve on (listeners); port 0 takes a free one.")
-@click.option("--kafka-listen", metavar="HOST:PORT", help="Serve Kafka's wire protocol there, too (kafka.listeners).")
+@click.option("--listen", metavar=WHERE, help="The address to serve on (listeners); port 0 takes a free one.")
+@click.option("--kafka-listen", metavar=WHERE, help="Serve Kafka's wire protocol there, too (kafka.listeners).")
 @click.option("--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect instead.")
-@click.option("--http", metavar="HOST:PORT", help="Serve probes, the JSON API and the page there (http.listeners).")
+@click.option("--http", metavar=WHERE, help="Serve probes, the JSON API and the page there (http.listeners).")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
 def serve(

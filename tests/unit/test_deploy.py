@@ -241,6 +241,24 @@ def test_kubernetes_tells_clients_the_pods_own_name(tmp_path: Path) -> None:
     assert set(re.findall(r"\$\((\w+)\)", given)) <= {variable["name"] for variable in container()["env"]}
 
 
+COMMENTED = [
+    line.lstrip("# ").removeprefix("muster ")
+    for name in ("kubernetes/muster.yaml", "kubernetes/keda.yaml")
+    for line in (DEPLOY / name).read_text().splitlines()
+    if line.startswith("#   muster ")
+]
+
+
+@pytest.mark.parametrize("line", COMMENTED)
+def test_commands_in_comments_are_understood(line: str) -> None:
+    words, command, context = shlex.split(line), cli, click.Context(cli)
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    command.make_context(str(context.info_name), words, parent=context.parent)
+
+
 def test_the_pod_is_one_ordinary_user_that_may_drain_before_it_is_killed() -> None:
     spec = manifests()["StatefulSet"]["spec"]
     pod = spec["template"]["spec"]
@@ -256,15 +274,19 @@ def test_the_pod_is_one_ordinary_user_that_may_drain_before_it_is_killed() -> No
 
 
 def test_keda_asks_the_service_of_the_manifests_for_what_the_scaler_takes() -> None:
-    scaled = yaml.safe_load((DEPLOY / "kubernetes/keda.yaml").read_text())
+    login, scaled = yaml.safe_load_all((DEPLOY / "kubernetes/keda.yaml").read_text())
+    told = {each["parameter"] for each in login["spec"]["secretTargetRef"]}
+    assert told == {"caCert", "tlsClientCert", "tlsClientKey"}
     assert (scaled["apiVersion"], scaled["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
     (trigger,) = scaled["spec"]["triggers"]
     # Figures are totals, of which each replica has its share: any other metricType would not divide them.
     assert (trigger["type"], trigger["metricType"]) == ("external-push", "AverageValue")
     metadata = trigger["metadata"]
     assert all(isinstance(value, str) for value in metadata.values()), "Kubernetes takes texts only"
+    assert trigger["authenticationRef"]["name"] == login["metadata"]["name"]
     service, _, port = metadata["scalerAddress"].partition(":")
-    assert service.split(".")[0] == manifests()["Service"]["metadata"]["name"]
+    assert service.split(".")[1] == manifests()["Service"]["metadata"]["name"]
+    assert f"--hosts {service}" in (DEPLOY / "kubernetes/muster.yaml").read_text(), "it stands in the certificate"
     assert port == str(PORT)
     wanted = read_trigger(metadata)
     assert wanted.group == scaled["spec"]["scaleTargetRef"]["name"]

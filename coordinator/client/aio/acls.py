@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.methods import Method, Request, Response
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.errors import refusal
+from muster.coordinator.client.errors import TransportRefused, refusal
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.security.acl.filters import AclFilter
@@ -16,23 +17,33 @@ class Lists:
 
     _transport: Transport
 
+    async def _ask(self, method: Method[Request, Response], request: Request, *, doing: str) -> Response:
+        """Raises TransportRefused, which says so where the node keeps no lists."""
+        try:
+            return await self._transport.retried(method, request, doing=doing)
+        except TransportRefused as error:
+            if error.status != "UNIMPLEMENTED":
+                raise
+            why = "it keeps no access control lists; set authorizer=acl there"
+            raise TransportRefused(error.address, doing, error.status, why) from None
+
     async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """The entries that a filter means; all there are without one."""
         request = pb.DescribeAclsRequest(filter=filter_out(wanted or AclFilter()))
-        answer = await self._transport.retried(methods.DESCRIBE_ACLS, request, doing="listing access control entries")
+        answer = await self._ask(methods.DESCRIBE_ACLS, request, doing="listing access control entries")
         check(answer.error_code, answer.error_message)
         return list(map(acl_in, answer.entries))
 
     async def create_acls(self, acls: Sequence[Acl]) -> None:
         """Add entries; those that are there already stay."""
         request = pb.CreateAclsRequest(creations=map(acl_out, acls))
-        answer = await self._transport.retried(methods.CREATE_ACLS, request, doing="adding access control entries")
+        answer = await self._ask(methods.CREATE_ACLS, request, doing="adding access control entries")
         check(answer.error_code, answer.error_message)
 
     async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
         """Take away what the filters mean; what went, or with `validate_only` what would."""
         request = pb.DeleteAclsRequest(filters=map(filter_out, wanted), validate_only=validate_only)
-        answer = await self._transport.retried(methods.DELETE_ACLS, request, doing="removing access control entries")
+        answer = await self._ask(methods.DELETE_ACLS, request, doing="removing access control entries")
         check(answer.error_code, answer.error_message)
         return list(map(acl_in, answer.entries))
 
@@ -43,7 +54,7 @@ class Lists:
         request = pb.CheckAclRequest(
             principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
         )
-        answer = await self._transport.retried(methods.CHECK_ACL, request, doing=f"asking what {principal} may")
+        answer = await self._ask(methods.CHECK_ACL, request, doing=f"asking what {principal} may")
         check(answer.error_code, answer.error_message)
         return answer.allowed, answer.reason
 

@@ -67,3 +67,14 @@ def test_entries_are_added_listed_checked_and_removed(run: Run, tmp_path: Path) 
 
     with capture_logs():  # the node's lines would stand among the command's
         run(story)
+
+
+def test_a_node_without_lists_says_so(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as node:
+            command = ["acls", "list", "--bootstrap", f"127.0.0.1:{node.bound.port}"]
+            refused = await asyncio.to_thread(CliRunner().invoke, cli, command, standalone_mode=False)
+            assert "it keeps no access control lists; set authorizer=acl there" in str(refused.exception)
+
+    with capture_logs():
+        run(story)

@@ -193,12 +193,55 @@ def test_rights_that_are_given_and_taken_hold_at_once(run: Run, tmp_path: Path) 
             assert (await watch.read()).group_id == "billing"
             await here.take(right)
             with pytest.raises(grpc.aio.AioRpcError) as ended:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(10):
                     await watch.read()
             assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
             described = await here.groups.DescribeGroups(
                 pb.DescribeGroupsRequest(groups=["billing"]), metadata=here.bob
             )
             assert described.groups[0].error_code == 30
+
+    run(story)
+
+
+def test_an_open_stream_loses_what_its_member_may_read_no_longer(run: Run, tmp_path: Path) -> None:
+    """A KIP-848 member that listens hears at once that it is to let go, and that it may have more."""
+
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            reads = [allow("TOPIC", "READ", topic) for topic in TOPICS]
+            await here.grant(allow("GROUP", "READ", "pushed"), *reads)
+            session = here.groups.Session(metadata=here.bob)
+            await session.write(pb.SessionRequest(hello=pb.SessionHello(group_id="pushed", member_id="m")))
+            assert (await session.read()).WhichOneof("event") == "welcome"
+            joining = pb.ConsumerGroupHeartbeatRequest(
+                rebalance_timeout_ms=30_000,
+                subscribed_topic_names=pb.SubscribedTopicNames(names=TOPICS),
+                topic_partitions=pb.ConsumerAssignment(),
+            )
+            await session.write(pb.SessionRequest(request_number=1, consumer_group_heartbeat=joining))
+
+            async def hears(epoch: int, wanted: set[str]) -> int:
+                """Until its share has these topics: what it is told it confirms."""
+                async with asyncio.timeout(10):
+                    while True:
+                        told = (await session.read()).consumer_group_heartbeat
+                        epoch = max(epoch, told.member_epoch)
+                        if told.HasField("assignment"):
+                            share = told.assignment
+                            confirmed = pb.ConsumerGroupHeartbeatRequest(member_epoch=epoch, topic_partitions=share)
+                            sent = pb.SessionRequest(
+                                acknowledged=1_000, request_number=2, consumer_group_heartbeat=confirmed
+                            )
+                            await session.write(sent)
+                            if {part.topic_name for part in share.topic_partitions} == wanted:
+                                return epoch
+
+            epoch = await hears(0, set(TOPICS))
+            await here.take(reads[1])
+            epoch = await hears(epoch, {TOPICS[0]})
+            await here.grant(reads[1])
+            await hears(epoch, set(TOPICS))
+            session.cancel()
 
     run(story)

@@ -148,7 +148,12 @@ class WhatIsHeldStays(Checker):
             self._planner(core, group_id, holds, group)
             if holds is None or holds.freeze is None or group is None:
                 self.rested.discard(group_id)
-            elif not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE:
+                continue
+            was = self.was.get(group_id)
+            if was is not None and was.freeze is not None and was.freeze.orphans is not holds.freeze.orphans:
+                # Another word for what has no owner counts after the plan that a leader makes, as a freeze does.
+                self.rested.discard(group_id)
+            if not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE:
                 self.rested.add(group_id)
 
     def _planner(self, core: Shard, group_id: str, holds: HoldsStored | None, group: Group | None) -> None:

@@ -16,5 +16,5 @@ class NodeTopics:
     def exists(self, name: str) -> bool:
         return name in self.topics()
 
-    def name_of(self, topic_id: bytes) -> str | None:
-        return next((topic.name for topic in self.topics().values() if topic.id == topic_id), None)
+    def by_id(self) -> dict[bytes, str]:
+        return {topic.id: topic.name for topic in self.topics().values()}

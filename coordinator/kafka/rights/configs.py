@@ -5,7 +5,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.rights.groups import partly
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Partly, Verdict, code_of
+from muster.coordinator.kafka.rights.judging import MOST_TOLD, Instead, Judge, May, Partly, Verdict, code_of
 from muster.coordinator.security.acl.model import CLUSTER_NAME
 from muster.coordinator.security.acl.rights import API_RIGHTS, Right
 
@@ -26,13 +26,15 @@ def of_resources(api: str, rows_in: str) -> Judge:
     path = f"{api}Response.{rows_in}"
 
     def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
+        may_each = {right: may.each(call, right, len(request.resources)) for right in rights}
         allowed, rows = [], []
         for resource in request.resources:
             right = right_of(rights, resource)
-            if right is None or may(call, right, judged_by(right, resource), api=api):
+            if right is None or may_each[right](judged_by(right, resource)):
                 allowed.append(resource)
             else:
                 rows.append(refused(path, may, call, right, resource))
+                may.told(call, right, [judged_by(right, resource)] if len(rows) <= MOST_TOLD else [], api=api)
         return partly(request, "resources", allowed, f"{api}Response", rows_in, once(rows)) if rows else None
 
     return judge
@@ -69,10 +71,10 @@ def list_config_resources(may: May, request: Any, call: KafkaCall) -> Verdict:
         return Instead(struct("ListConfigResourcesResponse")(error_code=code_of(LISTED)))
 
     def amend(answer: Any) -> Any:
+        rows = answer.config_resources
+        sees = {kind: may.each(call, right, len(rows)) for kind, right in SEEN.items()}
         answer.config_resources = [
-            row
-            for row in answer.config_resources
-            if (right := SEEN.get(row.resource_type)) is None or may.quietly(call, right, row.resource_name)
+            row for row in rows if row.resource_type not in sees or sees[row.resource_type](row.resource_name)
         ]
         return answer
 

@@ -59,7 +59,8 @@ def list_groups(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
 
     def amend(answer: Any) -> Any:
-        answer.groups = [group for group in answer.groups if may.quietly(call, LISTED, group.group_id)]
+        sees = may.each(call, LISTED, len(answer.groups))
+        answer.groups = [group for group in answer.groups if sees(group.group_id)]
         return answer
 
     return Partly(request, amend)
@@ -95,7 +96,7 @@ def consumer_group_describe(may: May, request: Any, call: KafkaCall) -> Verdict:
     told = with_operations(may, call)
 
     def seen(group: Any) -> Any:
-        if all(may.quietly(call, THEIR_TOPICS, name) for name in topics_of(group)):
+        if may.all(call, THEIR_TOPICS, set(topics_of(group))):
             return told(group)
         return made(group_id=group.group_id, error_code=code_of(THEIR_TOPICS), error_message=HIDDEN_TOPICS, members=[])
 

@@ -1,6 +1,8 @@
 """What a judge is: it looks at the names of a request before the handler does."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.kafka.dispatch import KafkaCall
@@ -21,6 +23,13 @@ WORDS: Final = {
     ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }
 """Kafka's, with which every sentence of ours on a refusal begins."""
+
+
+FEW: Final = 256
+"""Names of one request that are asked about one by one, each decision being kept."""
+
+MOST_TOLD: Final = 5
+"""Refusals of one request and kind that the audit hears of."""
 
 
 class Instead(NamedTuple):
@@ -57,7 +66,8 @@ class Catalog(Protocol):
 
     def exists(self, name: str) -> bool: ...
 
-    def name_of(self, topic_id: bytes) -> str | None: ...
+    def by_id(self) -> Mapping[bytes, str]:
+        """All names."""
 
 
 class May:
@@ -92,15 +102,36 @@ class May:
             self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
         return False
 
+    def each(self, call: KafkaCall, right: Right, count: int) -> Callable[[str], bool]:
+        """`quietly`, for that many names: what is worked out for very many is not kept, and takes them little time."""
+        if count <= FEW:
+            return partial(self.quietly, call, right)
+        who, other = call.peer.identity, right.instead
+        allowed = self.authorizer.allowed_names(who, right.operation, right.resource_type)
+        if other is None:
+            return allowed
+        if not other.of:
+            return (lambda name: True) if self.quietly(call, other) else allowed
+        too = self.authorizer.allowed_names(who, other.operation, other.resource_type)
+        return lambda name: allowed(name) or too(name)
+
     def split(
-        self, call: KafkaCall, right: Right, rows: Iterable[Item], name_of: Callable[[Item], str], *, api: str
+        self, call: KafkaCall, right: Right, rows: Collection[Item], name_of: Callable[[Item], str], *, api: str
     ) -> tuple[list[Item], list[Item]]:
-        """Rows whose name the caller has the right to, and the others."""
+        """Rows whose name the caller has the right to, and the others. The audit hears of the first few."""
+        may = self.each(call, right, len(rows))
         allowed: list[Item] = []
         refused: list[Item] = []
         for row in rows:
-            (allowed if self(call, right, name_of(row), api=api) else refused).append(row)
+            (allowed if may(name_of(row)) else refused).append(row)
+        self.told(call, right, map(name_of, refused), api=api)
         return allowed, refused
+
+    def told(self, call: KafkaCall, right: Right, refused: Iterable[str], *, api: str) -> None:
+        """Tell the audit of these, or the first few of them."""
+        if self._tell is not None:
+            for name in islice(refused, MOST_TOLD):
+                self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
 
     def why(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
         """Kafka's sentence on the refusal; to who may know of the resource, what is missing and how it is granted."""
@@ -110,8 +141,8 @@ class May:
         )
         return f"{WORDS[kind]} {missing(who, right.operation, kind, name)}" if knows else WORDS[kind]
 
-    def all(self, call: KafkaCall, right: Right, names: Iterable[str]) -> bool:
-        return all(self.quietly(call, right, name) for name in names)
+    def all(self, call: KafkaCall, right: Right, names: Collection[str]) -> bool:
+        return all(map(self.each(call, right, len(names)), names))
 
 
 Judge: TypeAlias = Callable[[May, Any, KafkaCall], Verdict]

@@ -38,10 +38,13 @@ def consumer_group_heartbeat(may: May, request: Any, call: KafkaCall) -> Verdict
     """One name that may not be described refuses the whole heartbeat."""
     if not may(call, IN_GROUP, request.group_id, api=BEAT):
         return beat_refused(code_of(IN_GROUP), may.why(call, IN_GROUP, request.group_id))
-    for name in request.subscribed_topic_names or ():
-        if not may(call, SUBSCRIBED, name, api=BEAT):
-            return beat_refused(code_of(SUBSCRIBED), may.why(call, SUBSCRIBED, name))
-    return None
+    names = request.subscribed_topic_names or ()
+    sees = may.each(call, SUBSCRIBED, len(names))
+    hidden = next((name for name in names if not sees(name)), None)
+    if hidden is None:
+        return None
+    may.told(call, SUBSCRIBED, [hidden], api=BEAT)
+    return beat_refused(code_of(SUBSCRIBED), may.why(call, SUBSCRIBED, hidden))
 
 
 def beat_refused(code: int, message: str) -> Instead:

@@ -29,7 +29,7 @@ def offset_commit(may: May, commit: Commit, call: KafkaCall) -> Verdict:
     request = commit.shape.request
     if not may(call, INTO_GROUP, request.group_id, api=COMMIT):
         return Instead(struct("OffsetCommitResponse")(topics=answers(COMMIT, request.topics, code_of(INTO_GROUP))))
-    if may.all(call, OF_TOPIC, (topic.name for topic in request.topics)):
+    if may.all(call, OF_TOPIC, [topic.name for topic in request.topics]):
         return None
     allowed, refused = may.split(call, OF_TOPIC, request.topics, lambda topic: str(topic.name), api=COMMIT)
     rows = answers(COMMIT, refused, code_of(OF_TOPIC))
@@ -125,7 +125,8 @@ def looked_up(may: May, call: KafkaCall, group: Any, rows: dict[str, list[Any]],
 
 
 def only_seen(may: May, call: KafkaCall, answer: Any) -> Any:
-    answer.topics = [topic for topic in answer.topics if may.quietly(call, SEEN, topic.name)]
+    sees = may.each(call, SEEN, len(answer.topics))
+    answer.topics = [topic for topic in answer.topics if sees(topic.name)]
     return answer
 
 

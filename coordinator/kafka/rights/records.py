@@ -81,7 +81,7 @@ def produced(
 
 
 def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
-    if may.all(call, READ, (topic.topic for topic in request.topics)):
+    if may.all(call, READ, [topic.topic for topic in request.topics]):
         return None
     allowed, refused = may.split(call, READ, request.topics, lambda topic: str(topic.topic), api=FETCH)
     made, row = struct("FetchResponse.responses"), struct("FetchResponse.responses.partitions")

@@ -8,7 +8,7 @@ from muster.coordinator.kafka.authorized import NOT_ASKED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.rights.groups import partly
-from muster.coordinator.kafka.rights.judging import May, Partly, Verdict, code_of
+from muster.coordinator.kafka.rights.judging import MOST_TOLD, May, Partly, Verdict, code_of
 from muster.coordinator.kafka.rights.operations import operations_on
 from muster.coordinator.security.acl.model import ResourceType
 from muster.coordinator.security.acl.rights import API_RIGHTS, DESCRIBE, Right, on_cluster
@@ -43,19 +43,20 @@ def metadata(may: May, request: Any, call: KafkaCall) -> Verdict:
     if request.topics is None or (call.api_version == 0 and not request.topics):
         return Partly(request, lambda answer: described(may, call, answer, []))
     made = struct("MetadataResponse.topics")
-    left, rows = [], []
+    sees, makes = (may.each(call, right, len(request.topics)) for right in (ASKED_FOR, MADE))
+    making = request.allow_auto_topic_creation and may.catalog.auto_create
+    ids = may.catalog.by_id() if any(topic.name is None for topic in request.topics) else {}
+    left: list[Any] = []
+    rows: list[Any] = []
     for topic in request.topics:
-        if topic.name is not None:
-            if may_ask(may, call, topic.name, request.allow_auto_topic_creation):
-                left.append(topic)
-            else:
-                rows.append(made(error_code=code_of(ASKED_FOR), name=topic.name, topic_id=NO_ID))
-        else:
-            real = may.catalog.name_of(topic.topic_id)
-            if real is None or may(call, ASKED_FOR, real, api=METADATA):
-                left.append(topic)
-            else:
-                rows.append(made(error_code=code_of(ASKED_FOR), name=None, topic_id=topic.topic_id))
+        name = ids.get(topic.topic_id) if topic.name is None else topic.name
+        if name is None or (sees(name) and (not making or may.catalog.exists(name) or makes(name))):
+            left.append(topic)
+            continue
+        if len(rows) < MOST_TOLD:
+            may.told(call, MADE if sees(name) else ASKED_FOR, [name], api=METADATA)
+        topic_id = NO_ID if topic.name is not None else topic.topic_id
+        rows.append(made(error_code=code_of(ASKED_FOR), name=topic.name, topic_id=topic_id))
     if not (rows or request.include_topic_authorized_operations or request.include_cluster_authorized_operations):
         return None
     asked = copy(request)
@@ -63,14 +64,6 @@ def metadata(may: May, request: Any, call: KafkaCall) -> Verdict:
     if not left and call.api_version == 0:  # which asks for all topics by that
         return Partly(asked, lambda answer: described(may, call, without_topics(answer), rows))
     return Partly(asked, lambda answer: described(may, call, answer, rows))
-
-
-def may_ask(may: May, call: KafkaCall, name: str, making: bool) -> bool:
-    if not may(call, ASKED_FOR, name, api=METADATA):
-        return False
-    if not making or not may.catalog.auto_create or may.catalog.exists(name):
-        return True
-    return may(call, MADE, name, api=METADATA)
 
 
 def without_topics(answer: Any) -> Any:
@@ -81,8 +74,9 @@ def without_topics(answer: Any) -> Any:
 def described(may: May, call: KafkaCall, answer: Any, refused: list[Any]) -> Any:
     """The answer without what the caller may not see, with what it may do, where that was asked for."""
     rows = []
+    sees = may.each(call, LISTED, len(answer.topics))
     for topic in answer.topics:
-        if topic.name is not None and not may.quietly(call, LISTED, topic.name):
+        if topic.name is not None and not sees(topic.name):
             continue
         if topic.topic_authorized_operations != NOT_ASKED:
             topic.topic_authorized_operations = operations_on(may, call, ResourceType.TOPIC, topic.name)
@@ -100,7 +94,7 @@ def described(may: May, call: KafkaCall, answer: Any, refused: list[Any]) -> Any
 def create_topics(may: May, request: Any, call: KafkaCall) -> Verdict:
     """Who may not look at a topic's settings makes it all the same, and is not told them."""
     allowed, refused = may.split(call, CREATED, request.topics, name_of, api=CREATE)
-    if not refused and may.all(call, CONFIGS_TOLD, map(name_of, allowed)):
+    if not refused and may.all(call, CONFIGS_TOLD, [name_of(topic) for topic in allowed]):
         return None
     made = struct("CreateTopicsResponse.topics")
     rows = [
@@ -142,26 +136,36 @@ def delete_topics(may: May, request: Any, call: KafkaCall) -> Verdict:
 def deleted(
     may: May, call: KafkaCall, request: Any, field: str, named: Callable[[Any], tuple[str | None, bytes]]
 ) -> Verdict:
+    topics = getattr(request, field)
+    rights = tuple(may.each(call, right, len(topics)) for right in (KNOWN_BY, DELETED))
+    ids = may.catalog.by_id() if any(named(topic)[0] is None for topic in topics) else {}
     allowed, rows = [], []
-    for topic in getattr(request, field):
-        row = deletion_refused(may, call, *named(topic))
+    for topic in topics:
+        name, topic_id = named(topic)
+        row = deletion_refused(may, call, rights, name, topic_id, ids.get(topic_id) if name is None else name)
         if row is None:
             allowed.append(topic)
         else:
             rows.append(row)
+    may.told(call, DELETED, (row.name for row in rows if row.name), api=DELETE)
     return partly(request, field, allowed, "DeleteTopicsResponse", "responses", rows) if rows else None
 
 
-def deletion_refused(may: May, call: KafkaCall, name: str | None, topic_id: bytes) -> Any:
+def deletion_refused(
+    may: May,
+    call: KafkaCall,
+    rights: tuple[Callable[[str], bool], ...],
+    name: str | None,
+    topic_id: bytes,
+    real: str | None,
+) -> Any:
     """The row that refuses one topic; None for one that the handler may look at."""
-    real = may.catalog.name_of(topic_id) if name is None else name
     if real is None or (name is not None and topic_id != NO_ID):
         return None  # There is none, or the request does not say which: both the handler has words for.
     made = struct("DeleteTopicsResponse.responses")
-    known = may.quietly(call, KNOWN_BY, real)
-    if known and not may.catalog.exists(real):
-        return None
-    if may(call, DELETED, real, api=DELETE) and known:
+    knows, deletes = rights
+    known = knows(real)
+    if known and (deletes(real) or not may.catalog.exists(real)):
         return None
     code = code_of(DELETED)
     if name is None:

@@ -4,7 +4,7 @@ An allowed READ, WRITE, DELETE or ALTER allows DESCRIBE, ALTER_CONFIGS allows DE
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final, Protocol, TypeAlias
 
 from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
@@ -21,6 +21,9 @@ ALLOWED_BY: Final = {
 MOST_KEPT: Final = 100_000
 """Decisions that are kept; then all of them are forgotten."""
 
+MOST_NAMES_KEPT: Final = 1_000
+"""Of who asks about very many."""
+
 SOME_NAME: Final = "hardcode"
 """Kafka's word for a name that nobody uses, by which whoever may do everything is known."""
 
@@ -36,6 +39,9 @@ class Authorizer(Protocol):
     def allows_any(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is a name of a resource with which this is allowed (KIP-679)."""
 
+    def allowed_names(self, who: Identity, operation: Operation, kind: ResourceType) -> Callable[[str], bool]:
+        """What `allows` says of each name, now: for who asks about very many. Nothing of it is kept."""
+
     def is_super(self, who: Identity) -> bool:
         """Whether everything is allowed."""
 
@@ -49,13 +55,14 @@ LITERAL, PREFIXED, OF_PRINCIPAL = "literal", "prefixed", "of principal"
 class Lists:
     """The entries of one moment, and what was decided by them. Whoever still asks old ones keeps nothing for others."""
 
-    __slots__ = ("_lengths", "_table", "kept")
+    __slots__ = ("_lengths", "_table", "kept", "names")
 
     def __init__(self) -> None:
         self._table: dict[Place, list[Acl]] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         """How many prefixes there are of each length."""
         self.kept: dict[Asked, bool] = {}
+        self.names: dict[Asked, tuple[Names, Names]] = {}
 
     def changed(self, gone: Iterable[Acl], come: Iterable[Acl]) -> "Lists":
         """Those of the next moment. It takes the time of a look at each list that changes, however many there are."""
@@ -106,6 +113,21 @@ def by_place(acls: Iterable[Acl]) -> dict[Place, list[Acl]]:
     return found
 
 
+class Names:
+    """All the names that some entries are about."""
+
+    __slots__ = ("_beginnings", "_every", "_literal")
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        entries = list(acls)
+        self._beginnings = tuple({acl.name for acl in entries if acl.pattern is PatternType.PREFIXED})
+        self._literal = frozenset(acl.name for acl in entries if acl.pattern is PatternType.LITERAL)
+        self._every = WILDCARD in self._literal
+
+    def __contains__(self, name: str) -> bool:
+        return self._every or name in self._literal or name.startswith(self._beginnings)
+
+
 class AclAuthorizer:
     """Decides by lists. `replace` or `change` them whenever they change: decisions are kept until then."""
 
@@ -143,6 +165,32 @@ class AclAuthorizer:
                 lists, who, operation, kind
             )
         return kept
+
+    def allowed_names(self, who: Identity, operation: Operation, kind: ResourceType) -> Callable[[str], bool]:
+        """See `Authorizer.allowed_names`."""
+        lists = self._lists
+        if self.is_super(who):
+            return lambda name: True
+        if self._allow_if_none:
+            return lambda name: self._decide(lists, who, operation, kind, name)
+        asked = (who.principal, who.host, operation, kind, None)
+        names = lists.names.get(asked)
+        if names is None:
+            if len(lists.names) >= MOST_NAMES_KEPT:
+                lists.names.clear()
+            names = lists.names[asked] = self._names(lists, who, operation, kind)
+        allow, deny = names
+        return lambda name: name in allow and name not in deny
+
+    @staticmethod
+    def _names(lists: Lists, who: Identity, operation: Operation, kind: ResourceType) -> tuple[Names, Names]:
+        """Those that are allowed, and those that are denied."""
+        mine = [acl for acl in lists.of_principals(kind, *{str(who.principal), str(ANYONE)}) if concerns(acl, who)]
+        by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
+        allow = Names(acl for acl in mine if acl.permission is Permission.ALLOW and acl.operation in by)
+        taken = frozenset({operation, Operation.ALL})
+        deny = Names(acl for acl in mine if acl.permission is Permission.DENY and acl.operation in taken)
+        return allow, deny
 
     def is_super(self, who: Identity) -> bool:
         return who.principal in self._super_users

@@ -306,4 +306,5 @@ def test_lists_that_change_bit_by_bit_are_those_that_were_made_at_once() -> None
                 for name in ("ab", "abc", "a", "b"):
                     asked = (who, operation, kind, name)
                     assert bit_by_bit.allows(*asked) == at_once.allows(*asked), (turn, asked)
+                    assert bit_by_bit.allowed_names(who, operation, kind)(name) == at_once.allows(*asked), (turn, asked)
                 assert bit_by_bit.allows_any(who, operation, kind) == at_once.allows_any(who, operation, kind)

@@ -11,8 +11,10 @@ from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.groups.commits import CommitReader
 from muster.coordinator.kafka.rights.catalog import NodeTopics
 from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.kafka.rights.judging import May
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import Operation, Permission
+from muster.coordinator.security.acl.model import Operation, PatternType, Permission
+from muster.coordinator.security.acl.rights import API_RIGHTS
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.asked import HUNG_UP, Asked
 from tests.support.kafka.memory_node import MemoryNode, until
@@ -347,5 +349,37 @@ def test_where_all_is_allowed_the_very_same_handler_answers() -> None:
         assert guard.guarded("ApiVersions", 3, handler, immediate) == (handler, immediate)
         with pytest.raises(LookupError, match="no row in the table of rights"):
             guard.guarded("DescribeQuorum", 0, None, None)
+
+    play(story)
+
+
+def test_a_request_of_very_many_names_is_judged_as_one_of_few() -> None:
+    """What is worked out for all of them at once is the same, and nothing of it is kept by name."""
+
+    async def story(node: MemoryNode, root: Asked, alice: Asked, lists: AclAuthorizer) -> None:
+        names = [f"{'mine' if number % 3 else 'theirs'}-{number}" for number in range(900)]
+        lists.replace(
+            [
+                acl(DESCRIBE, TOPIC, "mine-", PatternType.PREFIXED),
+                acl(DESCRIBE, TOPIC, "theirs-0"),
+                acl(DESCRIBE, TOPIC, "mine-7", permission=Permission.DENY),
+            ]
+        )
+        told: list[str] = []
+        catalog = NodeTopics(node.broker.topics, auto_create=True)
+        may = May(lists, catalog, lambda *refusal: told.append(str(refusal[4])))
+        right, call = API_RIGHTS["ListOffsets"][0], one_call(alice)
+        allowed, refused = may.split(call, right, names, str, api="ListOffsets")
+        assert allowed == [name for name in names if may.quietly(call, right, name)]
+        assert len(allowed) + len(refused) == 900
+        assert told == refused[:5]
+        for many in (names, names[:10]):
+            answer = await alice("ListOffsets", 7, request("ListOffsets", many, []))
+            listed = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+            assert listed == {name: UNKNOWN_TOPIC if name in allowed else 29 for name in many}
+        made = may.each(call, API_RIGHTS["CreateTopics"][0], 900)
+        assert not made("mine-1")
+        lists.replace([acl(CREATE, CLUSTER)])
+        assert may.each(call, API_RIGHTS["CreateTopics"][0], 900)("mine-1")
 
     play(story)

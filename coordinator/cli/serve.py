@@ -1,5 +1,6 @@
 """`muster serve`: run a node until it is told to stop."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import set_option
 
 WHERE = "[SSL://]HOST:PORT"
+VERBOSITY = "GRPC_VERBOSITY"
 
 
 @click.command()
@@ -38,7 +40,6 @@ def serve(
     all, each with its default; `muster settings -o wide NAME` says what one means.
     """
     from muster.coordinator.config import SettingsError, load_settings
-    from muster.coordinator.server.node.main import run
 
     named = {
         "log.dirs": data,
@@ -52,6 +53,12 @@ def serve(
         settings = load_settings(file, given)
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
+    if settings.grpc_door.encrypted and os.environ.get(VERBOSITY) == "ERROR":
+        # For each handshake by a name that its certificate has not, gRPC would write that name as it came: a stranger's
+        # bytes, as often as he likes. It reads the word as it is imported.
+        os.environ[VERBOSITY] = "NONE"
+    from muster.coordinator.server.node.main import run
+
     if until_eof:
         from muster.coordinator.cli.demo.orphan import stop_with_stdin
 

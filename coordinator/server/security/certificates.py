@@ -13,6 +13,11 @@ PEM: Final = b"-----BEGIN CERTIFICATE-----"
 MOST_KEPT: Final = 1_024
 """Certificates whose names are kept."""
 
+MOST_CHARACTERS: Final = 1_024
+"""Of a name: a subject of certificates as they are has a hundred or two."""
+
+MOST_TOLD: Final = 200
+
 
 class NotNamed(ValueError):
     """By the rules of the node the certificate is nobody's; the text says why. The connection ends."""
@@ -53,7 +58,11 @@ class Names:
     def _name(self, subject: str) -> str:
         name = name_of(subject, self._rules)
         if name is None:
-            raise NotNamed(f"no rule of ssl.principal.mapping.rules, {self._text}, matches the subject {subject!r}")
-        if not name or not name.isprintable():
-            raise NotNamed(f"the subject {subject!r} makes no name: {name!r}; expected printable text")
+            rules = f"ssl.principal.mapping.rules, {self._text},"
+            raise NotNamed(f"no rule of {rules} matches the subject {subject[:MOST_TOLD]!r}")
+        if not name or not name.isprintable() or len(name) > MOST_CHARACTERS:
+            raise NotNamed(
+                f"the subject {subject[:MOST_TOLD]!r} makes no name; expected printable text of at most "
+                f"{MOST_CHARACTERS} characters"
+            )
         return name

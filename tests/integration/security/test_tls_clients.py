@@ -190,6 +190,19 @@ def test_plaintext_is_not_answered_where_tls_is_spoken(secured: Secured) -> None
     assert "the client speaks no TLS; is its protocol PLAINTEXT?" in (secured.directory / "data.log").read_text()
 
 
+def test_a_name_that_a_stranger_calls_the_node_by_is_not_written_to_its_log(secured: Secured) -> None:
+    """gRPC's library would, as it came: nothing of a stranger's is to look like a line of the node's."""
+    host, _, port = secured.node.address.rpartition(":")
+    for name in ("evil-name.example", "other.example"):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with pytest.raises(ssl.SSLWantReadError):
+            secured.context().wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as sock:
+            sock.sendall(outgoing.read())
+            assert sock.recv(5)[:1] in (b"\x15", b"\x16"), "the handshake is answered: the name has been looked at"
+    assert ".example" not in (secured.directory / "data.log").read_text()
+
+
 def test_certificates_are_changed_under_load_and_no_request_fails(secured: Secured) -> None:
     """Clients that come anew for each request, on all doors, while the node's certificate is changed."""
     failed: list[str] = []

@@ -10,6 +10,7 @@ import structlog
 
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.tls import DOORS, BadCertificate, CertificateSettings
+from muster.coordinator.edge.seldom import Seldom
 from muster.coordinator.edge.tls import Tls
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
@@ -26,6 +27,9 @@ LOOK_S: Final = 1.0
 SOON_S: Final = 14 * 86_400
 """A certificate that ends within so long is told."""
 
+TELL_EVERY_S: Final = 10.0
+"""Of certificates that are nobody's, one from an address in so many seconds is told."""
+
 log = structlog.get_logger("muster.tls")
 
 
@@ -39,6 +43,7 @@ class ListenerCertificates:
         self.given = given
         self._wall_s = wall_s
         self._handshake_s = handshake_s
+        self._told = Seldom(TELL_EVERY_S)
         self._seen = look_at(given)
         self.material, context = self._made()
         self.context = Current(context)
@@ -70,7 +75,9 @@ class ListenerCertificates:
         try:
             return self.names.identity_of(certificate, host)
         except NotNamed as error:
-            log.warning("no TLS connection", door=self.door, peer=host, why=str(error), untold=0)
+            untold = self._told.due(host, time.monotonic())
+            if untold is not None:
+                log.warning("no TLS connection", door=self.door, peer=host, why=str(error), untold=untold)
             return None
 
     def _made(self) -> "tuple[Material, SSLContext]":

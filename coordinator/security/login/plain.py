@@ -50,13 +50,13 @@ def checked(name: str, password: str, kept: PasswordHash, known: bool) -> Succes
     return Success(name)
 
 
-def hashed(password: str, salt: bytes, n: int = N, r: int = R, p: int = P) -> bytes:
+def hashed(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     return scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=MOST_MEMORY, dklen=HASH_BYTES)
 
 
 def password_hash(password: str, salt: bytes) -> PasswordHash:
     """What is kept of a password. Takes some 30 ms."""
-    return PasswordHash(salt, hashed(password, salt), N, R, P)
+    return PasswordHash(salt, hashed(password, salt, N, R, P), N, R, P)
 
 
 def stand_in(secret: bytes, name: str) -> PasswordHash:

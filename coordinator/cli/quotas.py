@@ -52,7 +52,8 @@ def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_
     """Set quotas, such as producer_byte_rate=1048576; others of the same user stay as they are.
 
     Bytes and requests: producer_byte_rate, consumer_byte_rate, request_percentage. Partitions made and deleted:
-    controller_mutation_rate. By ip: connection_creation_rate. By user: group_count, member_count.
+    controller_mutation_rate. By ip: connection_creation_rate. By user: group_count, member_count,
+    topic_count.
     """
     entity = entity_of(given)
     figures = dict(figure_of(pair) for pair in pairs)

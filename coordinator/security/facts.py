@@ -79,8 +79,20 @@ class QuotaKey(NamedTuple):
     entity: QuotaEntity
 
 
-Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey
-Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes
+class TopicKey(NamedTuple):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOwner:
+    """Who made a topic, and its id: another one may get the name."""
+
+    user: str
+    id: bytes
+
+
+Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey | TopicKey
+Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes | TopicOwner
 """Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`; of a SecretKey: bytes."""
 
 

@@ -20,6 +20,8 @@ from muster.coordinator.security.facts import (
     ScramCredential,
     SecretKey,
     TokenKey,
+    TopicKey,
+    TopicOwner,
     User,
     UserKey,
     Value,
@@ -73,6 +75,8 @@ def key_out(key: Key) -> list[Any]:
             return ["acl", *(str(each.name) if hasattr(each, "name") else each for each in acl)]
         case SecretKey(name):
             return ["secret", name]
+        case TopicKey(name):
+            return ["topic", name]
         case QuotaKey(entity):
             return ["quota", *map(list, entity)]
 
@@ -92,6 +96,8 @@ def value_out(value: Value) -> dict[str, Any]:
             }
         case Acl():
             return {}
+        case TopicOwner():
+            return {"user": value.user, "id": text(value.id)}
         case bytes():
             return {"secret": text(value)}
         case _:
@@ -169,6 +175,10 @@ KINDS: Final[Mapping[str, tuple[Callable[[list[Any]], Any], Callable[[Any, Mappi
     "token": (lambda rest: TokenKey(str(rest[0])), token_in),
     "acl": (acl_key, acl_in),
     "quota": (quota_key, quotas_in),
+    "topic": (
+        lambda rest: TopicKey(str(rest[0])),
+        lambda key, fields: TopicOwner(str(fields["user"]), raw(fields["id"])),
+    ),
     "secret": (lambda rest: SecretKey(str(rest[0])), lambda key, fields: raw(fields["secret"])),
 }
 

@@ -12,6 +12,8 @@ from muster.coordinator.security.facts import (
     QuotaKey,
     SecretKey,
     TokenKey,
+    TopicKey,
+    TopicOwner,
     User,
     UserKey,
 )
@@ -29,6 +31,7 @@ class SecurityState:
         self.acls: set[Acl] = set()
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.secrets: dict[str, bytes] = {}
+        self.topic_owners: dict[str, TopicOwner] = {}
         self.version = 0
         """Rises with each change, so that whoever keeps decisions knows them old. Of this process; not kept."""
 
@@ -44,6 +47,8 @@ class SecurityState:
                     (self.acls.discard if value is None else self.acls.add)(acl)
                 case SecretKey(name):
                     put(self.secrets, name, cast(bytes | None, value))
+                case TopicKey(name):
+                    put(self.topic_owners, name, cast(TopicOwner | None, value))
                 case QuotaKey(entity):
                     put(self.quotas, entity, cast(dict[str, float] | None, value))
 

@@ -5,10 +5,10 @@ it is done all the same, and the client waits.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -20,7 +20,22 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 TOO_SOON: Final = "more partitions are made or deleted than the quota allows (controller_mutation_rate); wait {:.1f} s"
 DEFAULT: Final = -1
 
+ROW: Final = "CreateTopicsResponse.topics"
+
 Clock = Callable[[], float]
+
+
+class Owners(Protocol):
+    """Who made which topic."""
+
+    @property
+    def kept(self) -> bool: ...
+
+    def room(self, user: str) -> int | None: ...
+
+    def why(self, user: str) -> str: ...
+
+    async def made(self, user: str, names: Iterable[str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,9 @@ class Limiting:
         default: int,
         counts: Counts,
         clock: Clock = time.monotonic,
+        owners: Owners | None = None,
     ) -> None:
+        self._owners = owners
         self._quotas = quotas
         self._partitions = partitions
         self._default = default
@@ -64,7 +81,8 @@ class Limiting:
     ) -> tuple[Handler | None, Immediate | None]:
         """Both of an API's handlers, within quotas."""
         if api in MUTATIONS and handler is not None:
-            return self._changing(api, MUTATIONS[api], handler), immediate
+            changing = self._changing(api, MUTATIONS[api], handler)
+            return (self._making(changing) if api == "CreateTopics" else changing), immediate
         if api in JOINS or api in SPEAK:
             return self._counting_slow(api, handler), self._counting(api, immediate)
         return handler, immediate
@@ -93,7 +111,8 @@ class Limiting:
             answer = await handler(request, call)
             self._give_back(getattr(answer, kind.answers), allowed, user, client)
             if refused:
-                told = [refusal(f"{api}Response.{kind.answers}", row, owed_s) for row in refused]
+                path, why = f"{api}Response.{kind.answers}", TOO_SOON.format(owed_s)
+                told = [refusal(path, row, THROTTLING_QUOTA_EXCEEDED, why) for row in refused]
                 setattr(answer, kind.answers, [*getattr(answer, kind.answers), *told])
             wait_s = self._quotas.owed_s(user, client, now_s) or 0.0
             if call.api_version < kind.strict or refused:
@@ -121,6 +140,30 @@ class Limiting:
             weight = allowed.get(answer.name) or allowed.get(getattr(answer, "topic_id", None))
             if answer.error_code and weight:
                 self._quotas.charge(self._quotas.mutations, user, client, -weight, self._clock())
+
+    # -- topics -------------------------------------------------------------------------------------------
+
+    def _making(self, handler: Handler) -> Handler:
+        owners = self._owners
+
+        async def answered(request: Any, call: KafkaCall) -> Any:
+            if owners is None or not owners.kept or request.validate_only:
+                return await handler(request, call)
+            user, refused = call.identity.principal.name, []
+            room, known = owners.room(user), self._partitions()
+            if room is not None:
+                refused = [row for row in request.topics if row.name not in known][room:]
+            if refused:
+                request = copy(request)
+                gone = {row.name for row in refused}
+                request.topics = [row for row in request.topics if row.name not in gone]
+            answer = await handler(request, call)
+            await owners.made(user, [row.name for row in answer.topics if not row.error_code])
+            told = [refusal(ROW, row, ErrorCode.POLICY_VIOLATION, owners.why(user)) for row in refused]
+            answer.topics = [*answer.topics, *told]
+            return answer
+
+        return answered
 
     # -- members ------------------------------------------------------------------------------------------
 
@@ -166,9 +209,9 @@ def key_of(row: Any) -> object:
     return row.name or getattr(row, "topic_id", None)
 
 
-def refusal(path: str, row: Any, owed_s: float) -> Any:
-    made = struct(path)(error_code=THROTTLING_QUOTA_EXCEEDED)
-    made.error_message = TOO_SOON.format(owed_s)
+def refusal(path: str, row: Any, code: int, why: str) -> Any:
+    made = struct(path)(error_code=code)
+    made.error_message = why
     made.name = row if isinstance(row, str) else row.name
     if hasattr(row, "topic_id"):
         made.topic_id = row.topic_id

@@ -14,12 +14,13 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 GROUP_COUNT: Final = "group_count"
 MEMBER_COUNT: Final = "member_count"
+TOPIC_COUNT: Final = "topic_count"
 
-WHOLE: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE, GROUP_COUNT, MEMBER_COUNT})
-"""Those that are whole numbers; the others may have a fraction."""
-
-COUNTS: Final = frozenset({GROUP_COUNT, MEMBER_COUNT})
+COUNTS: Final = frozenset({GROUP_COUNT, MEMBER_COUNT, TOPIC_COUNT})
 """How much a principal may have at once. They go by user alone, and 0 is a limit as well."""
+
+WHOLE: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}) | COUNTS
+"""Those that are whole numbers; the others may have a fraction."""
 
 OF_CLIENTS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 OF_USERS: Final = OF_CLIENTS | COUNTS
@@ -32,5 +33,6 @@ MEANINGS: Final = {
     CONTROLLER_MUTATION_RATE: "partitions per second that may be created or deleted",
     CONNECTION_CREATION_RATE: "connections per second from an address",
     GROUP_COUNT: "groups that the user may have members in",
+    TOPIC_COUNT: "topics that the user may have made",
     MEMBER_COUNT: "members of groups that the user may have",
 }

@@ -182,7 +182,7 @@ def limiting_of(
         return None
     from muster.coordinator.kafka.quotas.limiting import Limiting
 
-    return Limiting(security.quotas, partitions, settings.num_partitions, security.counts)
+    return Limiting(security.quotas, partitions, settings.num_partitions, security.counts, owners=security.topic_owners)
 
 
 def charge(listener: KafkaListener, security: "Security", driver: Driver, shards: int) -> None:

@@ -132,7 +132,7 @@ def guarded_by(
     def waits(group_id: str, member_id: str, for_ms: int) -> None:
         driver.tell(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))
 
-    paying = Paying(security.quotas, security.counts, waits, topics)
+    paying = Paying(security.quotas, security.counts, waits, topics, security.topic_owners)
     return paying.charged(guarded(table, security.rights, staging.topics_of))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.coordinator.edge.timing import Timed
-from muster.coordinator.errors import Overloaded
+from muster.coordinator.errors import ErrorCode, Overloaded
 from muster.coordinator.security.quotas.counts import Counts
 from muster.coordinator.security.quotas.names import (
     CONSUMER_BYTE_RATE,
@@ -25,6 +25,7 @@ from muster.coordinator.security.quotas.names import (
 )
 from muster.coordinator.security.quotas.quotas import Quotas
 from muster.coordinator.server.dispatch import Call, Kind, Method
+from muster.coordinator.server.security.topic_owners import TopicOwners
 
 PRODUCES: Final = frozenset({"Produce", "StageRecords"})
 FETCHES: Final = frozenset({"Fetch", "MultiFetch"})
@@ -51,12 +52,14 @@ class Paying:
         counts: Counts,
         held: Callable[[str, str, int], None],
         partitions: Callable[[], Mapping[str, int]],
+        owners: TopicOwners,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quotas = quotas
         self._counts = counts
         self._held = held
         self._partitions = partitions
+        self._owners = owners
         self._clock = clock
         self._until_s: dict[Caller, float] = {}
         self._waiting: Counter[Caller] = Counter()
@@ -69,7 +72,8 @@ class Paying:
         }
 
     def _paid(self, method: Method) -> Callable[[Any, Call], Awaitable[Any]]:
-        handler, api, quotas = method.handler, method.full_name.rpartition("/")[2], self._quotas
+        api, quotas = method.full_name.rpartition("/")[2], self._quotas
+        handler = self._making(method.handler) if api == "CreateTopics" else method.handler
 
         async def answer(request: Any, call: Call) -> Any:
             if not quotas.active:
@@ -123,6 +127,28 @@ class Paying:
         if request.validate_only:
             return 0
         return sum(max(1, topic.num_partitions) for topic in request.topics if topic.name not in known)
+
+    def _making(self, handler: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Call], Awaitable[Any]]:
+        """Topics above the user's number are refused, and those that are made are noted as its own."""
+        owners = self._owners
+
+        async def answer(request: Any, call: Call) -> Any:
+            if not owners.kept or request.validate_only:
+                return await handler(request, call)
+            user, refused = call.identity.principal.name, []
+            room, known = owners.room(user), self._partitions()
+            if room is not None:
+                refused = [topic.name for topic in request.topics if topic.name not in known][room:]
+            if refused:
+                kept = [topic for topic in request.topics if topic.name not in refused]
+                request = type(request)(topics=kept, validate_only=request.validate_only)
+            response = await handler(request, call)
+            await owners.made(user, [topic.name for topic in response.topics if not topic.error_code])
+            for name in refused:
+                response.topics.add(name=name, error_code=ErrorCode.POLICY_VIOLATION, error_message=owners.why(user))
+            return response
+
+        return answer
 
     # -- holding ------------------------------------------------------------------------------------------
 

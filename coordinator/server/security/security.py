@@ -22,6 +22,7 @@ from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.scram_users import NodeScramUsers
 from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.tls.listeners import Certificates
+from muster.coordinator.server.security.topic_owners import TopicOwners
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
 
@@ -59,6 +60,7 @@ class Security:
         self.quotas = Quotas(settings.quota_window_num, settings.quota_window_size_seconds)
         self.quota_book = QuotaBook(self.store)
         self.counts = Counts(self.quotas)
+        self.topic_owners = TopicOwners(self.store, self.quotas, broker.topics)
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
         self.accounts = Accounts(self.store)

@@ -11,7 +11,7 @@ import pytest
 
 from muster.coordinator.cli.main import main
 from muster.coordinator.client.aio import Admin, Consumer, Producer
-from muster.coordinator.client.errors import Refused, TransportRefused
+from muster.coordinator.client.errors import Refused, TopicExists, TransportRefused
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.server.node.app import Node
 from tests.integration.conftest import Run
@@ -167,5 +167,40 @@ def test_partitions_and_members_have_their_limits_by_grpc(run: Run, tmp_path: Pa
                 await two.subscribe("t")
                 with pytest.raises(Refused, match="user alice has members in 1 groups"):
                     await two.poll(5)
+
+    run(story)
+
+
+def test_topics_are_counted_by_who_made_them_whatever_the_door_and_after_a_restart(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with place(tmp_path) as here:
+            async with Admin(here.properties("admin")) as admin:
+                await admin.alter_quotas({"user": "alice"}, {"topic_count": 2})
+                await admin.alter_quotas({"user": "ANONYMOUS"}, {"topic_count": 1})
+            async with Admin(here.properties("alice")) as alice:
+                await alice.create_topic("a")
+                await alice.create_topic("b")
+                with pytest.raises(Refused, match=r"POLICY_VIOLATION.*user alice has made as many topics"):
+                    await alice.create_topic("c")
+                with pytest.raises(TopicExists):
+                    await alice.create_topic("a")
+                await alice.delete_topics(["b"])
+            async with Admin(here.properties("admin")) as admin:
+                await admin.create_topic("b")
+                await admin.delete_topics(["b"])
+                await admin.create_topic("b")
+            async with Admin(here.properties("alice")) as alice:
+                await alice.create_topic("d")
+            assert here.node.kafka_bound is not None
+            async with KafkaClient(*here.node.kafka_bound) as kafka:
+                made = struct("CreateTopicsRequest.topics")
+                asked = [made(name=name, num_partitions=1, replication_factor=1) for name in ("k1", "a", "k2")]
+                answer = await kafka.ask("CreateTopics", 7, topics=asked, timeout_ms=1_000)
+                told = {topic.name: topic.error_code for topic in answer.topics}
+                assert told == {"k1": 0, "a": 36, "k2": 44}
+        async with place(tmp_path) as here, Admin(here.properties("alice")) as alice:
+            assert set(await alice.list_topics()) == {"a", "b", "d", "k1"}
+            with pytest.raises(Refused, match="POLICY_VIOLATION"):
+                await alice.create_topic("e")
 
     run(story)

@@ -223,6 +223,11 @@ BY_CODE: Mapping[int, type[Refused]] = {
 }
 
 
+NOT_ALLOWED = frozenset(code for code, kind in BY_CODE.items() if issubclass(kind, AuthorizationError))
+NO_RIGHT = "this principal has no right to that; whoever runs the node can grant it (muster acls, kafka-acls)"
+"""Of a node that does not say which right is missing: to who may not know it."""
+
+
 def refusal(code: int, name: str, message: str, about: str = "") -> Refused:
     """The typed error for a Kafka code; `about` names the thing that was refused, once.
 
@@ -231,6 +236,8 @@ def refusal(code: int, name: str, message: str, about: str = "") -> Refused:
     >>> str(refusal(36, "TOPIC_ALREADY_EXISTS", "topic 'orders' exists already", "orders"))
     "TOPIC_ALREADY_EXISTS: topic 'orders' exists already"
     """
+    if code in NOT_ALLOWED and not message:
+        message = NO_RIGHT
     named = not about or f"'{about}'" in message or message.startswith(f"{about}:")
     told = message if named and message else ": ".join(part for part in (about, message) if part)
     return BY_CODE.get(code, Refused)(code, name.removeprefix("ERROR_CODE_"), told)

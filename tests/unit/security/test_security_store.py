@@ -15,6 +15,8 @@ from muster.coordinator.security.facts import (
     QuotaKey,
     ScramCredential,
     TokenKey,
+    TopicKey,
+    TopicOwner,
     User,
     UserKey,
 )
@@ -31,6 +33,7 @@ EVERYTHING = [
     Change(UserKey("alice"), ALICE),
     Change(TokenKey("t1"), ApiToken("t1", "ci", "User:ci", b"\x00\xff", 5, 6)),
     Change(AclKey(READS), READS),
+    Change(TopicKey("orders"), TopicOwner("alice", bytes(16))),
     Change(QuotaKey((("client-id", None), ("user", "alice"))), {"producer_byte_rate": 1024.0}),
 ]
 

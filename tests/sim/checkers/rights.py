@@ -1,7 +1,8 @@
 """18. Nobody is given, or told of, what he may not read.
 
 By the rights that came with what a member said last, or that it was heard to have since. Where members plan for
-themselves nothing is promised: the fetch is refused.
+themselves nothing is promised: the fetch is refused. What it has already it may hear of once more, as long as it
+has not let go of what was taken from it before.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,8 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         super().__init__(world)
         self._may: dict[tuple[int, str], TopicRights] = {}
         """By shard and who: what the shard has been told last."""
+        self._had: dict[tuple[str, str], frozenset[str]] = {}
+        """What a KIP-848 member was told last, by group and member."""
         self._who: dict[tuple[str, str], str] = {}
         """By group and member."""
 
@@ -47,9 +50,12 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         group = next((each for each in core.consumer_groups.values() if reply.member_id in each.members), None)
         if group is None or reply.assignment is None:
             return
-        self.world.census["shares under rights"] += bool(
-            self._given(shard, group.id, reply.member_id, reply.names.values())
+        topics, key = (
+            frozenset(reply.names[topic] for topic in reply.assignment if topic in reply.names),
+            (group.id, reply.member_id),
         )
+        fresh, self._had[key] = topics - self._had.get(key, frozenset()), topics
+        self.world.census["shares under rights"] += self._given(shard, group.id, reply.member_id, fresh)
 
     def _synced(self, shard: int, core: Shard, event: SyncGroup, reply: SyncReply) -> None:
         group = core.groups.get(event.group_id)

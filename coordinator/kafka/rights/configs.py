@@ -33,7 +33,7 @@ def of_resources(api: str, rows_in: str) -> Judge:
             if right is None or may_each[right](judged_by(right, resource)):
                 allowed.append(resource)
             else:
-                rows.append(refused(path, may, call, right, resource))
+                rows.append(refused(path, may, call, right, resource, len(request.resources)))
                 may.told(call, right, [judged_by(right, resource)] if len(rows) <= MOST_TOLD else [], api=api)
         return partly(request, "resources", allowed, f"{api}Response", rows_in, once(rows)) if rows else None
 
@@ -49,10 +49,10 @@ def judged_by(right: Right, resource: Any) -> str:
     return str(resource.resource_name) if right.of else CLUSTER_NAME
 
 
-def refused(path: str, may: May, call: KafkaCall, right: Right, resource: Any) -> Any:
+def refused(path: str, may: May, call: KafkaCall, right: Right, resource: Any, among: int) -> Any:
     row = struct(path)(
         error_code=code_of(right),
-        error_message=may.why(call, right, judged_by(right, resource)),
+        error_message=may.why(call, right, judged_by(right, resource), among),
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

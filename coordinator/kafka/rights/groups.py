@@ -47,7 +47,13 @@ def find_coordinator(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("FindCoordinatorResponse.coordinators")
     rows = [
-        made(key=key, node_id=-1, port=-1, error_code=code_of(right), error_message=may.why(call, right, key))
+        made(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=code_of(right),
+            error_message=may.why(call, right, key, len(refused)),
+        )
         for key in refused
     ]
     return partly(request, "coordinator_keys", allowed, "FindCoordinatorResponse", "coordinators", rows)
@@ -73,7 +79,7 @@ def describe_groups(may: May, request: Any, call: KafkaCall) -> Verdict:
         made(
             group_id=name,
             error_code=code_of(DESCRIBED),
-            error_message=may.why(call, DESCRIBED, name) if call.api_version >= TELLS_WHY else None,
+            error_message=may.why(call, DESCRIBED, name, len(refused)) if call.api_version >= TELLS_WHY else None,
         )
         for name in refused
     ]
@@ -90,7 +96,9 @@ def consumer_group_describe(may: May, request: Any, call: KafkaCall) -> Verdict:
     made = struct("ConsumerGroupDescribeResponse.groups")
     right = CONSUMERS_DESCRIBED
     rows = [
-        made(group_id=name, error_code=code_of(right), error_message=may.why(call, right, name), members=[])
+        made(
+            group_id=name, error_code=code_of(right), error_message=may.why(call, right, name, len(refused)), members=[]
+        )
         for name in refused
     ]
     told = with_operations(may, call)

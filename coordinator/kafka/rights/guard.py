@@ -9,12 +9,57 @@ from typing import Any, Final
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import Aside, Handler, Immediate, KafkaCall, Later, Written
-from muster.coordinator.kafka.rights.judging import Catalog, Instead, Judge, May, Tell
+from muster.coordinator.kafka.log.produces import SingleBatch
+from muster.coordinator.kafka.rights.judging import Catalog, Instead, Judge, May, Tell, Verdict
 from muster.coordinator.kafka.rights.table import judge_of
 from muster.coordinator.security.acl.authorizer import Authorizer
 
 WAITS: Final = frozenset({"Fetch"})
 """Whoever waits as long as they like for what is to come is judged again when it has come."""
+
+
+LARGE: Final = 2_000
+"""Names, or rows that have them, above which a thread judges: the others' heartbeats do not wait for that."""
+
+LISTS: Final[dict[str, tuple[str, ...]]] = {
+    "Produce": ("topic_data",),
+    "Fetch": ("topics",),
+    "ListOffsets": ("topics",),
+    "Metadata": ("topics",),
+    "OffsetFetch": ("topics", "groups"),
+    "FindCoordinator": ("coordinator_keys",),
+    "DescribeGroups": ("groups",),
+    "CreateTopics": ("topics",),
+    "DeleteTopics": ("topics", "topic_names"),
+    "DeleteRecords": ("topics",),
+    "DescribeConfigs": ("resources",),
+    "AlterConfigs": ("resources",),
+    "CreatePartitions": ("topics",),
+    "DeleteGroups": ("groups_names",),
+    "IncrementalAlterConfigs": ("resources",),
+    "OffsetDelete": ("topics",),
+    "ConsumerGroupHeartbeat": ("subscribed_topic_names",),
+    "ConsumerGroupDescribe": ("group_ids",),
+}
+"""Where a request has what it may have many of."""
+
+GO_THE_LONG_WAY: Final = frozenset({"Produce", "Fetch"})
+"""Those whose handlers have a long way beside the short one. A large commit stays in its place before the next one."""
+
+
+def is_large(request: Any, lists: tuple[str, ...]) -> bool:
+    if isinstance(request, SingleBatch):
+        return False
+    for name in lists:
+        rows = getattr(request, name)
+        if rows and (len(rows) > LARGE or (name == "groups" and inner(rows) > LARGE)):
+            return True
+    return False
+
+
+def inner(groups: Any) -> int:
+    """How many topics the groups of an OffsetFetch name; other requests have names for groups."""
+    return sum(len(getattr(group, "topics", None) or ()) for group in groups)
 
 
 class Guard:
@@ -32,8 +77,8 @@ class Guard:
             return handler, immediate
         whole = Whole(f"{api}Response", version)
         return (
-            None if handler is None else slow(partial(judge, self._may), handler, whole, again=api in WAITS),
-            None if immediate is None else at_once(judge, self._may, immediate, whole),
+            None if handler is None else slow(partial(judge, self._may), handler, whole, api),
+            None if immediate is None else at_once(judge, self._may, immediate, whole, api if handler else ""),
         )
 
 
@@ -51,8 +96,12 @@ class Whole:
         return Written(encode(self._message, self._version, amended))
 
 
-def at_once(judge: Judge, may: May, immediate: Immediate, whole: Whole) -> Immediate:
+def at_once(judge: Judge, may: May, immediate: Immediate, whole: Whole, api: str) -> Immediate:
+    lists = LISTS.get(api, ()) if api in GO_THE_LONG_WAY else ()
+
     def answered(request: Any, call: KafkaCall) -> Any:
+        if lists and is_large(request, lists):
+            return None
         verdict = judge(may, request, call)
         if verdict is None:
             return immediate(request, call)
@@ -68,9 +117,12 @@ def at_once(judge: Judge, may: May, immediate: Immediate, whole: Whole) -> Immed
     return answered
 
 
-def slow(judge: Callable[[Any, KafkaCall], Any], handler: Handler, whole: Whole, *, again: bool) -> Handler:
+def slow(judge: Callable[[Any, KafkaCall], Verdict], handler: Handler, whole: Whole, api: str) -> Handler:
+    lists, again = LISTS.get(api, ()), api in WAITS
+
     async def answered(request: Any, call: KafkaCall) -> Any:
-        verdict = judge(request, call)
+        large = is_large(request, lists)
+        verdict = await asyncio.to_thread(judge, request, call) if large else judge(request, call)
         if isinstance(verdict, Instead):
             return verdict.answer
         answer = await handler(request if verdict is None else verdict.request, call)

@@ -133,8 +133,13 @@ class May:
             for name in islice(refused, MOST_TOLD):
                 self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
 
-    def why(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME) -> str:
-        """Kafka's sentence on the refusal; to who may know of the resource, what is missing and how it is granted."""
+    def why(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME, among: int = 1) -> str:
+        """Kafka's sentence on the refusal; to who may know of the resource, what is missing and how it is granted.
+
+        Not where so many rows are refused (`among`) that nobody reads them.
+        """
+        if among > FEW:
+            return WORDS[right.resource_type]
         who, kind = call.peer.identity, right.resource_type
         knows = self._allows(who, Operation.DESCRIBE, kind, name) or self._allows(
             who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME

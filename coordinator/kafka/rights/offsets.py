@@ -3,8 +3,8 @@
 from copy import copy
 from typing import Any, Final
 
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import Aside, KafkaCall, Written
 from muster.coordinator.kafka.groups.commits import Commit, Shape
 from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS
@@ -27,15 +27,27 @@ BATCHED: Final = 8
 
 def offset_commit(may: May, commit: Commit, call: KafkaCall) -> Verdict:
     request = commit.shape.request
+    large = commit.made is not None
     if not may(call, INTO_GROUP, request.group_id, api=COMMIT):
-        return Instead(struct("OffsetCommitResponse")(topics=answers(COMMIT, request.topics, code_of(INTO_GROUP))))
+        return nothing_committed(request.topics, code_of(INTO_GROUP), call.api_version, large=large)
     if may.all(call, OF_TOPIC, [topic.name for topic in request.topics]):
         return None
     allowed, refused = may.split(call, OF_TOPIC, request.topics, lambda topic: str(topic.name), api=COMMIT)
-    rows = answers(COMMIT, refused, code_of(OF_TOPIC))
+    code = code_of(OF_TOPIC)
     if not allowed:
-        return Instead(struct("OffsetCommitResponse")(topics=rows))
-    return Partly(part_of(commit, allowed), lambda answer: with_topics(answer, rows))
+        return nothing_committed(refused, code, call.api_version, large=large)
+    return Partly(part_of(commit, allowed), lambda answer: with_topics(answer, answers(COMMIT, refused, code)))
+
+
+def nothing_committed(topics: list[Any], code: int, version: int, *, large: bool) -> Instead:
+    """The same code for all; a thread writes it where there are very many."""
+
+    def answer() -> Any:
+        return struct("OffsetCommitResponse")(topics=answers(COMMIT, topics, code))
+
+    if not large:
+        return Instead(answer())
+    return Instead(Aside(lambda: Written(encode("OffsetCommitResponse", version, answer()))))
 
 
 def part_of(commit: Commit, topics: list[Any]) -> Commit:

@@ -53,7 +53,7 @@ def produced(
                     index=one.index,
                     error_code=code_of(right),
                     base_offset=-1,
-                    error_message=may.why(call, right, name or topic.name),
+                    error_message=may.why(call, right, name or topic.name, len(refused)),
                 )
                 for one in topic.partition_data
             ],

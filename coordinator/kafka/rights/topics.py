@@ -98,7 +98,12 @@ def create_topics(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("CreateTopicsResponse.topics")
     rows = [
-        made(name=topic.name, error_code=code_of(CREATED), error_message=may.why(call, CREATED, topic.name), configs=[])
+        made(
+            name=topic.name,
+            error_code=code_of(CREATED),
+            error_message=may.why(call, CREATED, topic.name, len(refused)),
+            configs=[],
+        )
         for topic in refused
     ]
 
@@ -118,7 +123,7 @@ def create_partitions(may: May, request: Any, call: KafkaCall) -> Verdict:
         return None
     made = struct("CreatePartitionsResponse.results")
     rows = [
-        made(name=topic.name, error_code=code_of(GROWN), error_message=may.why(call, GROWN, topic.name))
+        made(name=topic.name, error_code=code_of(GROWN), error_message=may.why(call, GROWN, topic.name, len(refused)))
         for topic in refused
     ]
     return partly(request, "topics", allowed, "CreatePartitionsResponse", "results", rows)
@@ -142,7 +147,9 @@ def deleted(
     allowed, rows = [], []
     for topic in topics:
         name, topic_id = named(topic)
-        row = deletion_refused(may, call, rights, name, topic_id, ids.get(topic_id) if name is None else name)
+        row = deletion_refused(
+            may, call, rights, name, topic_id, ids.get(topic_id) if name is None else name, len(topics)
+        )
         if row is None:
             allowed.append(topic)
         else:
@@ -158,6 +165,7 @@ def deletion_refused(
     name: str | None,
     topic_id: bytes,
     real: str | None,
+    among: int,
 ) -> Any:
     """The row that refuses one topic; None for one that the handler may look at."""
     if real is None or (name is not None and topic_id != NO_ID):
@@ -170,7 +178,7 @@ def deletion_refused(
     code = code_of(DELETED)
     if name is None:
         return made(name=real if known else None, topic_id=topic_id, error_code=code, error_message=WITHOUT_NAME)
-    return made(name=name, topic_id=NO_ID, error_code=code, error_message=may.why(call, DELETED, name))
+    return made(name=name, topic_id=NO_ID, error_code=code, error_message=may.why(call, DELETED, name, among))
 
 
 def delete_records(may: May, request: Any, call: KafkaCall) -> Verdict:

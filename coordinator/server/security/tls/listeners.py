@@ -37,12 +37,20 @@ class ListenerCertificates:
     """Of one listener: what its next handshakes show and believe."""
 
     def __init__(
-        self, door: str, given: CertificateSettings, wall_s: Callable[[], float], handshake_s: float = 10.0
+        self,
+        door: str,
+        given: CertificateSettings,
+        wall_s: Callable[[], float],
+        handshake_s: float,
+        *,
+        by_login: bool,
     ) -> None:
+        """`by_login`: who speaks is told by a login, whatever certificate is shown."""
         self.door = door
         self.given = given
         self._wall_s = wall_s
         self._handshake_s = handshake_s
+        self._by_login = by_login
         self._told = Seldom(TELL_EVERY_S)
         self._seen = look_at(given)
         self.material, context = self._made()
@@ -70,7 +78,7 @@ class ListenerCertificates:
     def identity_of(self, handshake: "SSLObject | None", host: str) -> Identity | None:
         """Who speaks on a connection, after its handshake; None, and a line in the log, where the rules name nobody."""
         certificate = None if handshake is None else handshake.getpeercert(binary_form=True)
-        if certificate is None:
+        if certificate is None or self._by_login:
             return Identity(ANONYMOUS, host)
         try:
             return self.names.identity_of(certificate, host)
@@ -96,7 +104,11 @@ class Certificates:
         self._wall_s = wall_s
         self._of = {
             name: ListenerCertificates(
-                name, settings.certificates_of(name), wall_s, settings.connection_setup_timeout_ms / 1000
+                name,
+                settings.certificates_of(name),
+                wall_s,
+                settings.connection_setup_timeout_ms / 1000,
+                by_login=door.asks_by_sasl,
             )
             for name, door in settings.doors.items()
             if door.encrypted

@@ -73,6 +73,14 @@ BALANCED = {
     "balance_every_ms": 20_000,
 }
 """Groups stay as they are, and somebody has them balanced."""
+HURT = {
+    **dict.fromkeys(("churn_every_ms", "settings_every_ms", "migrate_every_ms", "stall_every_ms"), 0),
+    **dict.fromkeys(("member_pause_every_ms", "deaf_every_ms", "partition_every_ms", "node_stall_every_ms"), 0),
+    **dict.fromkeys(("loss", "harm"), 0),
+    "verbs_every_ms": 2_500,
+    "kill_every_ms": 7_000,
+}
+"""Groups would come to rest, were it not for what is asked of them, and for a node that dies all the time."""
 TINKERED = {"settings_every_ms": 10_000}
 TRIED = {"trials_every_ms": 3_000, "settings_every_ms": 6_000}
 UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
@@ -187,7 +195,11 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
         pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.LedShard), id="15-led-shard"),
         pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.AbsentHeirs), id="15-absent-heirs"),
-        pytest.param(WhatIsHeldGoesOn, replace(HELD, shard=heedless.ForgottenShard), id="15-forgotten-shard"),
+        pytest.param(
+            WhatIsHeldGoesOn,
+            Parts(shard=heedless.ForgottenShard, weather=HURT, generations=("consumer", "consumer", "moving")),
+            id="15-forgotten-shard",
+        ),
         pytest.param(AcknowledgedSettingsStay, replace(HELD, shard=heedless.ForgetfulShard), id="15-forgetful-shard"),
         *(
             pytest.param(TrialsHarmNobody, Parts(shard=shard, weather=TRIED), id=f"16-{shard.__name__}")

@@ -161,7 +161,10 @@ LOOK: Final = (Right(DESCRIBE, GROUP, "group_id"),)
 SET: Final = (Right(ALTER_CONFIGS, GROUP, "group_id"),)
 PATTERN: Final = left_out(DESCRIBE, TOPIC, "topics that the pattern matches")
 OF_ENTRIES: Final = left_out(DESCRIBE, TOPIC, "-> topics of its entries")
-SCALED: Final = (Right(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),)
+SCALED: Final = (
+    Right(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),
+    Right(DESCRIBE, TOPIC, "scalerMetadata[topic]"),
+)
 
 RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     GROUPS + "FindCoordinator": (Right(DESCRIBE, GROUP, "key"),),
@@ -242,7 +245,10 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     SCALER + "IsActive": SCALED,
     SCALER + "StreamIsActive": SCALED,
     SCALER + "GetMetricSpec": SCALED,
-    SCALER + "GetMetrics": (Right(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),),
+    SCALER + "GetMetrics": (
+        Right(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),
+        Right(DESCRIBE, TOPIC, "scaledObjectRef.scalerMetadata[topic]"),
+    ),
     HEALTH + "Check": (),
     HEALTH + "List": (),
     HEALTH + "Watch": (),

@@ -230,6 +230,35 @@ def test_what_was_staged_is_decided_by_who_may_write_there(what: str) -> None:
     assert answered(STAGING + what, request, answer(), allow("TOPIC", "WRITE", "orders")).error_code == 0
 
 
+def test_an_empty_batch_is_decided_by_who_may_write_anywhere() -> None:
+    class Nothing(Guarded):
+        async def staged(self, request: Any) -> list[str]:
+            return []
+
+    request, answer = staging_pb.CommitStagedRequest(sink="s"), staging_pb.CommitStagedResponse()
+    for acls, code in (((), 29), ((allow("TOPIC", "READ", "*"),), 29), ((allow("TOPIC", "WRITE", "x"),), 0)):
+        door = Nothing(STAGING + "CommitStaged", request, answer, *acls)
+        assert asyncio.run(door.ask(request, CALL)).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("acls", "codes"),
+    [
+        ((), (31, 53)),
+        ((allow("TOPIC", "WRITE", "x"),), (0, 53)),
+        ((allow("CLUSTER", "IDEMPOTENT_WRITE", "kafka-cluster"),), (0, 53)),
+        ((allow("TRANSACTIONAL_ID", "WRITE", "mine"),), (31, 0)),
+        ((allow("TOPIC", "WRITE", "x"), allow("TOPIC", "WRITE", "*", "DENY")), (31, 53)),
+    ],
+)
+def test_a_producer_id_is_for_who_may_produce(acls: tuple[Acl, ...], codes: tuple[int, int]) -> None:
+    found = []
+    for transactional_id in ("", "mine"):
+        request = log_pb.InitProducerIdRequest(transactional_id=transactional_id)
+        found.append(answered(BROKER + "InitProducerId", request, log_pb.InitProducerIdResponse(), *acls).error_code)
+    assert tuple(found) == codes
+
+
 # -- calls that go on ---------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,13 @@
 """The table of calls, each asked for its rights first. A call without a row in the table of rights keeps the node from
 starting."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.errors import Denied, ErrorCode
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.acl.model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from muster.coordinator.security.acl.rights import RPC_RIGHTS, Lacking, Right
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.security.rights.answers import AFTER, After
@@ -18,9 +18,9 @@ from muster.coordinator.server.security.rights.rows import ROWS, Refused, merged
 
 NODE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 """Of DescribeConfigs without topics, which asks for the node's settings."""
-SOMEWHERE: Final = Right(Operation.WRITE, ResourceType.TOPIC, "any topic")
+SOMEWHERE: Final = Right(Operation.WRITE, ResourceType.TOPIC, "topics of what was staged")
 
-Staged = Callable[[Any], Awaitable[Iterable[str]]]
+Staged = Callable[[Any], Awaitable[Collection[str]]]
 """Of a request to commit or abort what was staged: which topics that is for."""
 
 
@@ -39,8 +39,7 @@ def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any]
         return session(method.handler, rights)
     asked = [right for right in needed if right.lacking is Lacking.REFUSED and is_path(right.of, request)]
     if method.kind is Kind.SERVER_STREAM:
-        [right] = asked
-        return watched(method.handler, api, right, rights, lambda message: names_at(message, right.of))
+        return watched(method.handler, api, asked, rights)
     listed = [right for right in asked if api in ROWS and is_listed(right.of, request)]
     whole = [right for right in asked if right not in listed]
     whole += [right for right in needed if not right.of and not right.when]
@@ -137,10 +136,13 @@ def before_of(api: str, staged: Staged) -> Before | None:
 
 
 async def may_write_staged(staged: Staged, guard: Guard, request: Any, call: Asks) -> Any:
-    right = Right(Operation.WRITE, ResourceType.TOPIC, "topics of what was staged")
-    for topic in await staged(request):
-        if not guard.rights.holds(call.identity, right, topic):
-            return guard.refusal(*guard.rights.refuse(call, right, topic, guard.api))
+    """Of all topics. A batch of nothing is decided, too: by who may write anywhere."""
+    topics, who = await staged(request), call.identity
+    if not topics and not guard.rights.may_somewhere(who, Operation.WRITE, ResourceType.TOPIC):
+        return guard.refusal(*guard.rights.refuse(call, SOMEWHERE, WILDCARD, guard.api))
+    for topic in topics:
+        if not guard.rights.holds(who, SOMEWHERE, topic):
+            return guard.refusal(*guard.rights.refuse(call, SOMEWHERE, topic, guard.api))
     return None
 
 

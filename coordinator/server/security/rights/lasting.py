@@ -1,7 +1,7 @@
 """Calls that go on: their rights are looked at again with every change, and what was lost ends them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from muster.coordinator.security.acl.model import Operation, ResourceType
 from muster.coordinator.security.acl.rights import Right
 from muster.coordinator.server.security.rights.answers import told_to_member, told_to_watcher
 from muster.coordinator.server.security.rights.asking import Asks, Rights
+from muster.coordinator.server.security.rights.paths import names_at
 
 Check = Callable[[], None]
 """Raises what ends the call."""
@@ -60,14 +61,15 @@ async def as_long_as(stream: AsyncIterator[Any], rights: Rights, check: Check) -
             await close()
 
 
-def watched(handler: Stream, api: str, needed: Right, rights: Rights, names: Callable[[Any], Iterable[str]]) -> Stream:
+def watched(handler: Stream, api: str, needed: Sequence[Right], rights: Rights) -> Stream:
     """A stream of answers to one request that names what it is about."""
 
     def check(request: Any, call: Asks) -> None:
-        for name in names(request):
-            if not rights.holds(call.identity, needed, name):
-                code, text = rights.refuse(call, needed, name, api)
-                raise Denied(text or code.name)
+        for right in needed:
+            for name in names_at(request, right.of):
+                if not rights.holds(call.identity, right, name):
+                    code, text = rights.refuse(call, right, name, api)
+                    raise Denied(text or code.name)
 
     async def answered(request: Any, call: Any) -> AsyncIterator[Any]:
         check(request, call)

@@ -16,6 +16,7 @@ ACTIONS: Final = frozenset(
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "DeleteRecords",
         "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "HoldGroup", "ResumeGroup", "StartCanary", "EndCanary",
         "OffsetDelete", "OffsetCommit", "CreateAcls", "DeleteAcls",
+        "AlterClientQuotas", "AlterQuotas",
     }
 )  # fmt: skip
 """Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send
@@ -92,20 +93,28 @@ def all_named(request: Any) -> Iterable[str]:
     for field in ("topic_names", "groups_names"):
         if getattr(request, field, None):
             return map(str, getattr(request, field))
-    fields = ("topics", "resources", "creations", "filters")
+    fields = ("topics", "resources", "creations", "filters", "entries")
     rows = next((rows for rows in (getattr(request, field, None) for field in fields) if rows), ())
     return (str(name_of(row)) for row in rows)
 
 
 def name_of(row: Any) -> object:
+    if parts := getattr(row, "entity", None):
+        return " ".join(map(part_of, parts))
     fields = ("name", "topic", "resource_name", "resource_name_filter", "principal_filter")
     places = (getattr(row, field, None) for field in fields)
     return next((name for name in places if name), "?")
 
 
+def part_of(part: Any) -> str:
+    """Of whose quota it is: `user alice`."""
+    kind, name = (getattr(part, f"entity_{field}", None) or getattr(part, field, "") for field in ("type", "name"))
+    return f"{kind} {name or '<default>'}"
+
+
 def refusals(response: Any) -> int:
     if getattr(response, "error_code", 0):
         return 1
-    fields = ("topics", "results", "responses", "members", "groups", "filter_results")
+    fields = ("topics", "results", "responses", "members", "groups", "filter_results", "entries")
     rows = next((rows for rows in (getattr(response, field, None) for field in fields) if rows), ())
     return sum(bool(getattr(row, "error_code", 0)) for row in rows)

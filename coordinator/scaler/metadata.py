@@ -75,8 +75,8 @@ KEYS = {
 """Each key that says something, and the field of `Trigger` that it fills."""
 
 NOT_USED = frozenset({
-    "scalerAddress", "enableTLS", "unsafeSsl", "metricType", "bootstrapServers", "version", "fullMetadata", "tls",
-    "sasl", "saslTokenProvider", "scopes", "oauthTokenEndpointUri", "oauthExtensions", "awsRegion",
+    "scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsCertFile", "tlsClientCert", "tlsClientKey", "metricType",
+    "bootstrapServers", "version", "fullMetadata", "tls", "sasl", "saslTokenProvider", "scopes", "oauthTokenEndpointUri", "oauthExtensions", "awsRegion",
 })  # fmt: skip
 """How KEDA comes to a scaler, or its Kafka scaler to a broker. Nothing to this side: a trigger may be taken over."""
 

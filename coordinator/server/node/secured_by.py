@@ -127,7 +127,7 @@ def guarded_by(
     security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
     security.counts.alive = partial(alive, engine)
     table |= methods_of(SECURITY_SERVICE, SecurityService(security.accounts, security.audit))
-    table |= methods_of(QUOTA_SERVICE, QuotaService(security.quota_book))
+    table |= audited(methods_of(QUOTA_SERVICE, QuotaService(security.quota_book)), security.audit.action)
 
     def waits(group_id: str, member_id: str, for_ms: int) -> None:
         driver.tell(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))

@@ -112,6 +112,10 @@ def test_who_deleted_what_from_where_is_told() -> None:
     assert "reason" not in logged[0]
 
 
+def quota_of(**part: str) -> SimpleNamespace:
+    return SimpleNamespace(entity=[SimpleNamespace(**part)])
+
+
 @pytest.mark.parametrize(
     ("what", "request_", "of"),
     [
@@ -121,6 +125,12 @@ def test_who_deleted_what_from_where_is_told() -> None:
         ("AlterConfigs", {"topics": [SimpleNamespace(topic="t")]}, "t"),
         ("IncrementalAlterConfigs", {"resources": [SimpleNamespace(resource_name="t")]}, "t"),
         ("OffsetCommit", {"group_id": "g", "member_id": "", "include_zookeeper": True}, "g"),
+        (
+            "AlterQuotas",
+            {"entries": [quota_of(type="user", name="alice"), quota_of(type="ip", name="")]},
+            "user alice,ip <default>",
+        ),
+        ("AlterClientQuotas", {"entries": [quota_of(entity_type="client-id", entity_name="c")]}, "client-id c"),
     ],
 )
 def test_both_doors_words_are_understood(what: str, request_: dict[str, Any], of: str) -> None:

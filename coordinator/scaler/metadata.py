@@ -76,7 +76,8 @@ KEYS = {
 
 NOT_USED = frozenset({
     "scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsCertFile", "tlsClientCert", "tlsClientKey", "metricType",
-    "bootstrapServers", "version", "fullMetadata", "tls", "sasl", "saslTokenProvider", "scopes", "oauthTokenEndpointUri", "oauthExtensions", "awsRegion",
+    "bootstrapServers", "version", "fullMetadata", "tls", "sasl",
+    "saslTokenProvider", "scopes", "oauthTokenEndpointUri", "oauthExtensions", "awsRegion",
 })  # fmt: skip
 """How KEDA comes to a scaler, or its Kafka scaler to a broker. Nothing to this side: a trigger may be taken over."""
 

@@ -50,6 +50,8 @@ class NodeFigures:
     """When certificates end, by listener."""
     throttled: Mapping[str, float] = field(default_factory=dict)
     """Seconds by principal."""
+    failed_logins: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """How many, by door and address."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -94,6 +96,7 @@ def families(
     yield gauge("muster_connections", by_word(figures.connections))
     yield gauge("muster_certificate_expiry_timestamp_seconds", by_word(figures.expiries))
     yield counter("muster_throttled_seconds_total", by_word(figures.throttled))
+    yield counter("muster_failed_logins_total", {(*key,): count for key, count in figures.failed_logins.items()})
     yield gauge("muster_unread_bytes", by_word(figures.unread))
     yield gauge("muster_shard_status", dict(statuses(figures.shards)))
     yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})

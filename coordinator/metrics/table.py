@@ -242,6 +242,13 @@ OF_NODE: Final = (
         ("principal",),
         "Seconds that a user was told to wait because of a quota; of more than a hundred users the rest is `others`.",
     ),
+    Family(
+        "muster_failed_logins_total",
+        COUNTER,
+        NODE,
+        ("door", "address"),
+        "Logins that failed, and tokens that nobody knows; of more than a hundred addresses the rest is `others`.",
+    ),
     Family("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
     Family(
         "muster_shard_status",

@@ -35,7 +35,7 @@ MOST_BYTES_BEFORE_LOGIN: Final = 128 << 10
 """That a connection may send before it has shown who it is."""
 MOST_REQUESTS_BEFORE_LOGIN: Final = 50
 MOST_NONCE_CHARS: Final = 256
-MOST_ADDRESSES_COUNTED: Final = 10_000
+MOST_ADDRESSES_COUNTED: Final = 100
 """Whose failed logins are counted one by one; those of further addresses are counted together."""
 
 MOST_KEYS: Final = 100

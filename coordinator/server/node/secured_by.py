@@ -51,13 +51,15 @@ class SecurityGauges(TypedDict):
 
     expiries: Callable[[], Mapping[str, float]]
     throttled: Callable[[], Mapping[str, float]]
+    failed_logins: Callable[[], Mapping[tuple[str, str], float]]
 
 
 def gauges_of(certificates: "Certificates | None", security: "Security | None") -> SecurityGauges:
-    """When certificates end, by listener, and for how many seconds each principal was told to wait so far."""
+    """When certificates end, by listener; how long principals were told to wait, and which addresses failed to log in."""
     return {
         "expiries": dict if certificates is None else certificates.expiries,
         "throttled": dict if security is None else lambda: security.quotas.throttled_s,
+        "failed_logins": dict if security is None else lambda: security.failures.by_address,
     }
 
 

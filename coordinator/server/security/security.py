@@ -14,6 +14,7 @@ from muster.coordinator.security.quotas.quotas import Quotas
 from muster.coordinator.server.security.accounts import Accounts
 from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.audit import AuditTrail
+from muster.coordinator.server.security.failures import Failures
 from muster.coordinator.server.security.gate import Gate
 from muster.coordinator.server.security.key_ring import KeyRing
 from muster.coordinator.server.security.logins import Logins
@@ -41,15 +42,16 @@ class Security:
         )
         self.trail = AuditTrail(settings.audit_log)
         self.audit = self.trail.audit
+        self.failures = Failures(self.audit)
         self.keys = KeyRing(settings) if settings.oauthbearer_jwks_url else None
         verify = self.keys.verify if self.keys is not None else None
         self.gate = Gate(
             self.store.state,
             verify=verify,
-            failed=self.audit.login_failed,
+            failed=self.failures.told,
             principal_of=None if certificates is None else certificates.principal_of,
         )
-        self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.audit.login_failed)
+        self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.failures.told)
         self.rights = Rights(self.authorizer, self.audit)
         self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found
         self.topic_rights = TopicRightsOf(

@@ -124,6 +124,8 @@ class Gauges:
     """When certificates end, by listener."""
     throttled: Callable[[], Mapping[str, float]]
     """For how many seconds principals were told to wait, because of a quota."""
+    failed_logins: Callable[[], Mapping[tuple[str, str], float]]
+    """How many, by door and address."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
@@ -227,6 +229,7 @@ class Measuring:
             conditions=kinds,
             expiries=gauges.expiries(),
             throttled=gauges.throttled(),
+            failed_logins=gauges.failed_logins(),
             dropped=page.budget.dropped,
         )
 

@@ -66,6 +66,7 @@ def test_a_token_is_made_and_revoked_by_who_may(run: Run, tmp_path: Path) -> Non
             assert [each.error_code for each in revoked.results] == [0, 91]
             ended = await refusal(groups.ListGroups(group_pb.ListGroupsRequest(), metadata=ci))
             assert ended is grpc.StatusCode.UNAUTHENTICATED
+            assert node._security.failures.by_address == {("grpc", "127.0.0.1"): 1}
 
     run(story)
 

@@ -1,0 +1,21 @@
+"""Logins that failed, by address, and bounded."""
+
+from typing import Any
+
+from muster.coordinator.security.login.limits import MOST_ADDRESSES_COUNTED
+from muster.coordinator.server.security.audit import Audit
+from muster.coordinator.server.security.failures import OTHERS, Failures
+
+
+def test_failures_are_counted_by_address_and_told() -> None:
+    lines: list[Any] = []
+    failures = Failures(Audit(lines.append))
+    for number in range(MOST_ADDRESSES_COUNTED + 5):
+        for _ in range(2):
+            failures.told(f"10.0.0.{number}", "kafka", "PLAIN", "credentials")
+    assert failures.by_address["kafka", "10.0.0.0"] == 2
+    assert failures.by_address["kafka", OTHERS] == 10
+    assert len(failures.by_address) == MOST_ADDRESSES_COUNTED + 1
+    assert lines[0] == {
+        "event": "login failed", "host": "10.0.0.0", "door": "kafka", "mechanism": "PLAIN", "why": "credentials",
+    }  # fmt: skip

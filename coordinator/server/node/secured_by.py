@@ -55,7 +55,7 @@ class SecurityGauges(TypedDict):
 
 
 def gauges_of(certificates: "Certificates | None", security: "Security | None") -> SecurityGauges:
-    """When certificates end, by listener; how long principals were told to wait, and which addresses failed to log in."""
+    """When certificates end, by listener; how long principals were told to wait; who failed to log in, by address."""
     return {
         "expiries": dict if certificates is None else certificates.expiries,
         "throttled": dict if security is None else lambda: security.quotas.throttled_s,

@@ -140,10 +140,16 @@ def compare(group: ClassicGroup, step: Step) -> None:
 
 
 def rights_changed(group: ClassicGroup, event: RightsAnew, step: Step) -> None:
-    """Call everybody back where the plan was made for what somebody may read no longer, or might have more now."""
+    """Call everybody back where the plan was made for what somebody may read no longer, or might have more now.
+
+    Who has only said that it lives since the log was read is called back, too: whether it is concerned, it alone says.
+    """
     triggers = []
     for member in group.members.values():
         before, member.rights = member.rights, anew(member.rights, event)
+        if group.remote and before is None:
+            what = "has to say what it may read: that has changed since the coordinator was reloaded, perhaps"
+            triggers.append(by_member(Cause.SUBSCRIPTION_CHANGED, member, what))
         if before is member.rights or not group.remote:
             continue
         topics = frozenset(plans.read_member(member, group.protocol_name).topics)

@@ -50,8 +50,9 @@ async def interleaved(ours: Server, bare: Server) -> tuple[list[float], list[flo
     return costs
 
 
-async def joined(ours: Server) -> Target:
-    members = [Member(Wire(ours.address), "bench", one_share, session_timeout_ms=600_000) for _ in range(MEMBERS)]
+async def joined(ours: Server, token: str = "") -> Target:
+    wires = [Wire(ours.address, token) for _ in range(MEMBERS)]
+    members = [Member(wire, "bench", one_share, session_timeout_ms=600_000) for wire in wires]
     await asyncio.gather(*(member.join() for member in members))
     return Target(ours, members)
 

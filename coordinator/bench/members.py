@@ -24,9 +24,13 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Wire:
-    """One connection, and what went over it: messages and their bytes, without headers and polled heartbeats."""
+    """One connection, and what went over it: messages and their bytes, without headers and polled heartbeats.
 
-    def __init__(self, address: str) -> None:
+    `token` is shown with every call, if there is one.
+    """
+
+    def __init__(self, address: str, token: str = "") -> None:
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else None
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
         options += [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)]
         self.channel = grpc.aio.insecure_channel(address, options)
@@ -39,7 +43,7 @@ class Wire:
         stub = self._stubs.get(method)
         if stub is None:
             stub = self._stubs[method] = self.channel.unary_unary(SERVICE + method)
-        reply: bytes = await stub(data, timeout=CALL_S)
+        reply: bytes = await stub(data, timeout=CALL_S, metadata=self._metadata)
         if method != "Heartbeat":
             self.count(len(data))
             self.count(len(reply))

@@ -84,9 +84,11 @@ async def by_kafka(server: Server) -> Load:
     return load
 
 
-async def beats(member: WireMember, watch: Stopwatch, seconds: float) -> int:
+async def beats(
+    member: WireMember, watch: Stopwatch, seconds: float, said: Callable[[WireMember], bytes] = WireMember.beat
+) -> int:
     """Heartbeats one after the other until the time is over; the next one leaves as soon as one is answered."""
-    request, done = member.beat(), 0
+    request, done = said(member), 0
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def answered(frame: Frame) -> None:

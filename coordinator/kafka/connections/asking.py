@@ -1,6 +1,7 @@
 """A connection whose client has to show who it is before it is served."""
 
 import asyncio
+from math import inf
 from typing import Any
 
 from muster.coordinator.kafka.apis import SASL_AUTHENTICATE
@@ -62,7 +63,15 @@ class AskingConnection(Connection):
         self._slots.append(slot)
         slot.task = self._loop.create_task(self._serve(slot, login.words, bytes(frame)))
 
+    def _settle(self, login: Login) -> None:
+        """Who is known without an end is served as if nobody had been asked; the transport keeps what it calls."""
+        self.__class__ = KnownConnection if login.known and login.identity.until_s == inf else AskingConnection
+        self._transport.set_protocol(self)
+
     def _answered(self, slot: Slot) -> None:
+        if self._login is not None and slot.form.api.key == SASL_AUTHENTICATE:
+            self._peer.cleared.clear()
+            self._settle(self._login)
         if self._login is not None and self._login.over:
             self._draining = True
             self._backlog.clear()
@@ -75,3 +84,11 @@ class AskingConnection(Connection):
         slot.done = True
         slot.answer = [len(response.data).to_bytes(LENGTH_BYTES, "big"), response.data]
         self._made_bytes += LENGTH_BYTES + len(response.data)
+
+
+class KnownConnection(AskingConnection):
+    """The same, once there is nothing left to look at with each request."""
+
+    data_received = Connection.data_received
+    _start = Connection._start
+    _fill = Connection._fill

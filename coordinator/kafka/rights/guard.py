@@ -11,8 +11,10 @@ from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import Aside, Handler, Immediate, KafkaCall, Later, Written
 from muster.coordinator.kafka.log.produces import SingleBatch
 from muster.coordinator.kafka.rights.judging import Catalog, Instead, Judge, May, Tell, Verdict
+from muster.coordinator.kafka.rights.members import OfMember
 from muster.coordinator.kafka.rights.table import judge_of
 from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.acl.rights import Right
 
 WAITS: Final = frozenset({"Fetch"})
 """Whoever waits as long as they like for what is to come is judged again when it has come."""
@@ -97,6 +99,23 @@ class Whole:
 
 
 def at_once(judge: Judge, may: May, immediate: Immediate, whole: Whole, api: str) -> Immediate:
+    judged = whatever_it_is(judge, may, immediate, whole, api)
+    return of_member(judge.right, may, immediate, judged) if isinstance(judge, OfMember) else judged
+
+
+def of_member(right: Right, may: May, immediate: Immediate, judged: Immediate) -> Immediate:
+    """What members send all the time is looked up here: each call more is felt in a heartbeat."""
+    authorizer, key = may.authorizer, id(right)
+
+    def answered(request: Any, call: KafkaCall) -> Any:
+        if call.peer.cleared.get((key, request.group_id)) is authorizer.moment:
+            return immediate(request, call)
+        return judged(request, call)
+
+    return answered
+
+
+def whatever_it_is(judge: Judge, may: May, immediate: Immediate, whole: Whole, api: str) -> Immediate:
     lists = LISTS.get(api, ()) if api in GO_THE_LONG_WAY else ()
 
     def answered(request: Any, call: KafkaCall) -> Any:

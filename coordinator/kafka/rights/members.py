@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of
+from muster.coordinator.kafka.rights.judging import Instead, May, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
 BEAT: Final = "ConsumerGroupHeartbeat"
@@ -22,16 +22,17 @@ def join_group(may: May, request: Any, call: KafkaCall) -> Verdict:
     return Instead(struct("JoinGroupResponse")(error_code=code_of(JOINS), protocol_name=named))
 
 
-def of_members(api: str) -> Judge:
-    """For one of the APIs whose answer has a code of its own, and nothing else that a refusal must have."""
-    (right,) = API_RIGHTS[api]
+class OfMember:
+    """Judges one of the APIs whose answer has a code of its own, and nothing else that a refusal must have."""
 
-    def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
-        if may(call, right, request.group_id, api=api):
+    def __init__(self, api: str) -> None:
+        (self.right,) = API_RIGHTS[api]
+        self._api = api
+
+    def __call__(self, may: May, request: Any, call: KafkaCall) -> Verdict:
+        if may(call, self.right, request.group_id, api=self._api):
             return None
-        return Instead(struct(f"{api}Response")(error_code=code_of(right)))
-
-    return judge
+        return Instead(struct(f"{self._api}Response")(error_code=code_of(self.right)))
 
 
 def consumer_group_heartbeat(may: May, request: Any, call: KafkaCall) -> Verdict:

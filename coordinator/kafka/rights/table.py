@@ -13,7 +13,7 @@ from muster.coordinator.kafka.rights.groups import (
     list_groups,
 )
 from muster.coordinator.kafka.rights.judging import Judge
-from muster.coordinator.kafka.rights.members import consumer_group_heartbeat, join_group, of_members
+from muster.coordinator.kafka.rights.members import OfMember, consumer_group_heartbeat, join_group
 from muster.coordinator.kafka.rights.offsets import offset_commit, offset_delete, offset_fetch
 from muster.coordinator.kafka.rights.records import fetch, init_producer_id, list_offsets, produce
 from muster.coordinator.kafka.rights.topics import (
@@ -34,9 +34,9 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "OffsetFetch": offset_fetch,
     "FindCoordinator": find_coordinator,
     "JoinGroup": join_group,
-    "Heartbeat": of_members("Heartbeat"),
-    "LeaveGroup": of_members("LeaveGroup"),
-    "SyncGroup": of_members("SyncGroup"),
+    "Heartbeat": OfMember("Heartbeat"),
+    "LeaveGroup": OfMember("LeaveGroup"),
+    "SyncGroup": OfMember("SyncGroup"),
     "DescribeGroups": describe_groups,
     "ListGroups": list_groups,
     "CreateTopics": create_topics,

@@ -363,8 +363,11 @@ async def identity_of(gate: AsksWho, context: Context) -> Identity:
     """Who calls. Raises NotAuthenticated."""
     host = host_of(context.peer())
     pairs: Iterable[tuple[str, str | bytes]] = context.invocation_metadata() or ()
-    given = next((value for key, value in pairs if key == "authorization"), "")
-    authorization = given if isinstance(given, str) else ""
+    authorization = ""
+    for key, value in pairs:
+        if key == "authorization" and isinstance(value, str):
+            authorization = value
+            break
     if authorization and (known := gate.known(host, authorization)) is not None:
         return known
     certificate = None if authorization else certificate_of(context)

@@ -75,9 +75,10 @@ class Paying:
         api, quotas = method.full_name.rpartition("/")[2], self._quotas
         handler = self._making(method.handler) if api == "CreateTopics" else method.handler
 
-        async def answer(request: Any, call: Call) -> Any:
-            if not quotas.active:
-                return await handler(request, call)
+        def answer(request: Any, call: Call) -> Awaitable[Any]:
+            return paid(request, call) if quotas.active else handler(request, call)
+
+        async def paid(request: Any, call: Call) -> Any:
             if quotas.counts and api in SPEAK and (refused := self._refused(method, api, request, call)) is not None:
                 return refused
             if not quotas.rates:

@@ -10,10 +10,10 @@ from muster.coordinator.errors import Denied, ErrorCode
 from muster.coordinator.security.acl.model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from muster.coordinator.security.acl.rights import RPC_RIGHTS, Lacking, Right
 from muster.coordinator.server.dispatch import Kind, Method
-from muster.coordinator.server.security.rights.answers import AFTER, After
+from muster.coordinator.server.security.rights.answers import AFTER, After, why
 from muster.coordinator.server.security.rights.asking import Asks, Rights
 from muster.coordinator.server.security.rights.lasting import session, watched
-from muster.coordinator.server.security.rights.paths import is_listed, is_path, names_at
+from muster.coordinator.server.security.rights.paths import is_field, is_listed, is_path, names_at
 from muster.coordinator.server.security.rights.rows import ROWS, Refused, merged, parted
 
 NODE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
@@ -44,6 +44,8 @@ def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any]
     whole = [right for right in asked if right not in listed]
     whole += [right for right in needed if not right.of and not right.when]
     guarding = Guard(method, api, rights, tuple(whole), tuple(listed), AFTER.get(api), before_of(api, staged))
+    if not listed and guarding.before is None and len(whole) == 1 and is_field(whole[0].of, request):
+        return guarding.answer_member if guarding.after in (None, why) else guarding.answer
     return guarding.answer if listed or guarding.after or guarding.before else guarding.answer_whole
 
 
@@ -62,6 +64,17 @@ class Guard:
     async def answer_whole(self, request: Any, call: Any) -> Any:
         refused = self.lacking(request, call)
         return refused if refused is not None else await self.method.handler(request, call)
+
+    async def answer_member(self, request: Any, call: Any) -> Any:
+        """What members say all the time is about one name; each call more is felt in a heartbeat."""
+        [right] = self.whole
+        name = getattr(request, right.of)
+        if name and not self.rights.holds(call.identity, right, name):
+            return self.refusal(*self.rights.refuse(call, right, name, self.api))
+        answer = await self.method.handler(request, call)
+        if self.after is None or (not isinstance(answer, bytes) and not answer.cause_detail):
+            return answer
+        return await self.looked_at(answer, request, call)
 
     async def answer(self, request: Any, call: Any) -> Any:
         refused = self.lacking(request, call)

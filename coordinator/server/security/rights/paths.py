@@ -12,6 +12,12 @@ def is_path(of: str, request: Any) -> bool:
     return bool(PATH.fullmatch(of)) and of.partition(".")[0].partition("[")[0] in request.fields_by_name
 
 
+def is_field(of: str, request: Any) -> bool:
+    """Whether it is a text of the request itself."""
+    field = request.fields_by_name.get(of)
+    return field is not None and field.type == field.TYPE_STRING and not field.is_repeated
+
+
 def is_listed(of: str, request: Any) -> bool:
     """Whether its first field is there several times: rows, of which each may be refused for itself."""
     field = request.fields_by_name[of.partition(".")[0].partition("[")[0]]

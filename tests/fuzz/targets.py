@@ -15,6 +15,15 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.schema import messages
+from muster.coordinator.security.acl.authorizer import AclAuthorizer, Authorizer
+from muster.coordinator.security.acl.model import (
+    CLUSTER_NAME,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode, until
 from tests.support.kafka.messages import random_message
@@ -40,6 +49,23 @@ SENSIBLE: Final = {
     "session_id": 0,
 }
 """Fields without which a request does not get far."""
+
+RIGHTS: Final = [
+    Acl(kind, pattern, name, "User:*", "*", operation, permission)
+    for kind, pattern, name, operation, permission in (
+        (ResourceType.GROUP, PatternType.LITERAL, "*", Operation.ALL, Permission.ALLOW),
+        (ResourceType.GROUP, PatternType.LITERAL, "a", Operation.READ, Permission.ALLOW),
+        (ResourceType.GROUP, PatternType.PREFIXED, "group", Operation.ALL, Permission.DENY),
+        (ResourceType.TOPIC, PatternType.LITERAL, "*", Operation.ALL, Permission.ALLOW),
+        (ResourceType.TOPIC, PatternType.LITERAL, "a", Operation.ALL, Permission.ALLOW),
+        (ResourceType.TOPIC, PatternType.LITERAL, "a", Operation.DESCRIBE, Permission.DENY),
+        (ResourceType.TOPIC, PatternType.PREFIXED, "g", Operation.DESCRIBE, Permission.ALLOW),
+        (ResourceType.TOPIC, PatternType.PREFIXED, "g", Operation.DESCRIBE_CONFIGS, Permission.ALLOW),
+        (ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME, Operation.ALL, Permission.ALLOW),
+        (ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME, Operation.DESCRIBE, Permission.ALLOW),
+    )
+]
+"""Of which the input chooses."""
 
 
 class Bytes:
@@ -82,9 +108,17 @@ def connection(data: bytes) -> None:
     asyncio.run(converse(data))
 
 
-async def converse(data: bytes) -> None:
+def judged(data: bytes) -> None:
+    """The same, of a client that may do some things, some only in part, and most not at all."""
+    lists = AclAuthorizer()
+    chosen = Bytes(data).number(2)
+    lists.replace(acl for at, acl in enumerate(RIGHTS) if chosen >> at & 1)
+    asyncio.run(converse(data[2:], lists))
+
+
+async def converse(data: bytes, authorizer: Authorizer | None = None) -> None:
     with capture_logs() as logged:
-        async with MemoryNode({"a": 1, "group-1": 3}) as node:
+        async with MemoryNode({"a": 1, "group-1": 3}, authorizer) as node:
             talk = Conversation(node)
             for step in steps(Bytes(data)):
                 if step is None:
@@ -301,4 +335,4 @@ def cut(data: bytes, where: int, value: int) -> bytes:
     return data[:where]
 
 
-TARGETS: Final = {"codec": codec, "connection": connection}
+TARGETS: Final = {"codec": codec, "connection": connection, "judged": judged}

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.targets import codec, connection
+from tests.fuzz.targets import codec, connection, judged
 
 
 @settings(max_examples=400)
@@ -16,3 +16,9 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 @given(st.binary(max_size=400))
 def test_any_conversation_keeps_the_promises(data: bytes) -> None:
     connection(data)
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=300))
+def test_any_conversation_of_who_may_not_do_all_keeps_the_promises(data: bytes) -> None:
+    judged(data)

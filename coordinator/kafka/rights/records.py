@@ -60,17 +60,17 @@ def produced(
         )
         for topic in refused
     ]
-    silent = request.acks == ACKS_NONE
+    silent, about = request.acks == ACKS_NONE, name or next((topic.name for topic in refused), "")
     if not allowed:
         if silent:
-            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, name or refused[0].name)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, about)}")
         return Instead(struct("ProduceResponse")(responses=rows))
     left = copy(request)
     left.topic_data = allowed
 
     def amend(answer: Any) -> Any:
         if silent or answer is None:
-            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, refused[0].name)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, about)}")
         answer.responses = [*answer.responses, *rows]
         return answer
 

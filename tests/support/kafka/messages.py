@@ -44,6 +44,8 @@ def random_value(one: Field, version: int, rng: random.Random) -> object:
             return rng.randbytes(rng.choice([0, 1, 126, 127, 128, 300]))
         case "uuid":
             return rng.randbytes(16)
+        case "float64":
+            return rng.choice([0.0, -1.0, 1.5, 1e308, float("inf")])
     if one.name == "error_code":
         return rng.choice([0, 3, 25, 79, 82])
     high = 2 ** INTS[one.type] - 1

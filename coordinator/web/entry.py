@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.tls import CERTIFICATE
-from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.errors import NotAuthenticated, Overloaded
 from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.web.asks import Refused
 
@@ -48,6 +48,8 @@ class Entry:
             if free:
                 return SOMEBODY
             raise refusal(scope, str(error)) from None
+        except Overloaded as error:
+            raise Refused(503, "LIMIT_REACHED", str(error), headers={"retry-after": "1"}) from None
 
     def lasting(self, path: str, identity: Identity) -> AbstractAsyncContextManager[None]:
         """Around an answer: one that goes on for long ends with who it is for."""

@@ -39,7 +39,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whom a token speaks of; `until_s` by the wall clock."""
+    """Whom a token speaks of; `until_s` by the wall clock: with what clocks may be wrong by."""
 
     name: str
     until_s: float
@@ -142,7 +142,8 @@ def speaker_of(claims: Mapping[str, Any], expected: Expected, now_s: float) -> S
     until_s = time_of(claims, "exp")
     if until_s is None:
         raise Unbelieved("no end")
-    if until_s + expected.skew_s <= now_s:
+    until_s += expected.skew_s
+    if until_s <= now_s:
         raise Unbelieved("ended")
     for claim in ("nbf", "iat"):
         since_s = time_of(claims, claim)

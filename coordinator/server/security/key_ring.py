@@ -12,6 +12,7 @@ from urllib.request import HTTPRedirectHandler, build_opener
 import structlog
 
 from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.errors import Overloaded
 from muster.coordinator.security.login.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
 from muster.coordinator.security.login.signed_tokens import (
     Expected,
@@ -22,6 +23,7 @@ from muster.coordinator.security.login.signed_tokens import (
     keys_of,
 )
 from muster.coordinator.server.security.gate import Signed
+from muster.coordinator.server.security.hashing import Hashing, TooManyWait
 from muster.storage.errors import DataDirectoryError
 
 LOOK_S: Final = 1.0
@@ -54,6 +56,7 @@ class KeyRing:
             settings.oauthbearer_sub_claim,
             settings.oauthbearer_skew_s,
         )
+        self._checking = Hashing("muster-tokens")
         self._keys = Keys()
         self._seen: object = None
         self._tried_s = float("-inf")
@@ -77,6 +80,7 @@ class KeyRing:
         self._turning = asyncio.create_task(self._turn())
 
     def close(self) -> None:
+        self._checking.close()
         for task in (self._turning, self._reading):
             if task is not None:
                 task.cancel()
@@ -86,13 +90,17 @@ class KeyRing:
         return believe(token, self._keys, self._expected, time.time())
 
     async def verify(self, token: str) -> Signed:
-        """The same, for the gate: off the loop, and with newer keys where they help. Raises ValueError."""
+        """The same, for the gate: off the loop, and with newer keys where they help. Raises ValueError,
+        Overloaded."""
         try:
-            speaker = await asyncio.to_thread(self.believe, token)
-        except UnknownKey:
-            if not await self.refreshed():
-                raise
-            speaker = await asyncio.to_thread(self.believe, token)
+            try:
+                speaker = await self._checking.run(partial(self.believe, token))
+            except UnknownKey:
+                if not await self.refreshed():
+                    raise
+                speaker = await self._checking.run(partial(self.believe, token))
+        except TooManyWait:
+            raise Overloaded("too many signed tokens wait to be checked; come again") from None
         return Signed(speaker.name, speaker.until_s)
 
     async def refreshed(self) -> bool:

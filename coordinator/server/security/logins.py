@@ -1,10 +1,8 @@
 """Who may log in at Kafka's door: the desk of all its connections. Passwords are hashed in threads, a few at a time."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
 
@@ -14,36 +12,17 @@ from muster.coordinator.security.facts import PasswordHash, ScramCredential
 from muster.coordinator.security.identity import USER, Identity, Principal
 from muster.coordinator.security.login import plain, scram
 from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
-from muster.coordinator.security.login.limits import LEAST_ITERATIONS, MOST_HASHING, MOST_WAITING_TO_HASH
+from muster.coordinator.security.login.limits import LEAST_ITERATIONS
 from muster.coordinator.security.login.oauth_bearer import OauthBearerServer
 from muster.coordinator.security.login.plain import PlainServer
 from muster.coordinator.security.login.scram import ScramServer
 from muster.coordinator.security.login.signed_tokens import UNKNOWN_KEY
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security.gate import Told
+from muster.coordinator.server.security.hashing import Hashing, TooManyWait
 from muster.coordinator.server.security.key_ring import KeyRing
 
 NONCE_BYTES = 24
-
-
-class Hashing:
-    """Threads for what takes milliseconds. Raises Busy where too many wait for them."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(MOST_HASHING, "muster-login")
-        self._waiting = 0
-
-    async def run(self, work: Callable[[], Success]) -> Success:
-        if self._waiting >= MOST_WAITING_TO_HASH:
-            raise Busy
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._waiting -= 1
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Logins:
@@ -66,7 +45,7 @@ class Logins:
         self._secret = secret
         self._keys = keys
         self._failed = failed
-        self._hashing = Hashing()
+        self._hashing = Hashing("muster-login")
         self._here: dict[str, set[Login]] = {}
 
     def begin(self, mechanism: str) -> Mechanism:
@@ -92,6 +71,8 @@ class Logins:
                 if str(failure) != UNKNOWN_KEY or self._keys is None or not await self._keys.refreshed():
                     raise
                 return await self._hashing.run(work.run)
+        except TooManyWait:
+            raise Busy from None
         except LoginFailed as failure:
             if isinstance(mechanism, OauthBearerServer):
                 return mechanism.refused(str(failure))

@@ -4,6 +4,7 @@ The cookie goes with this node's own pages only (SameSite=Strict), and is worth 
 the token ends or is revoked.
 """
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -15,6 +16,8 @@ from muster.coordinator.web.asks import Refused
 from muster.coordinator.web.entry import COOKIE, DOOR, LOGIN, Entry, identity_of
 from muster.coordinator.web.pages.acting_pages import form_of
 from muster.coordinator.web.pages.rendering import Pages
+
+MOST_BYTES: Final = 32 << 10
 
 
 class LoginPages:
@@ -31,7 +34,7 @@ class LoginPages:
     async def _take(self, request: Request) -> Response:
         """A token logs in; without one whoever is logged in is that no longer."""
         check_origin(request)
-        given = form_of(await request.body())
+        given = form_of(await small_body(request))
         token, back = given.get("token", "").strip(), way_back(given.get("next", ""))
         if not token:
             answer: Response = RedirectResponse(LOGIN, 303)
@@ -65,6 +68,16 @@ def way_back(path: str) -> str:
     """
     plain = path.startswith("/") and not path.startswith("//") and path.isprintable() and "\\" not in path
     return path if plain and len(path) <= 8_192 else "/"
+
+
+async def small_body(request: Request) -> bytes:
+    """What a form of a token may be: nobody has shown yet who they are. Raises Refused."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise Refused(413, "REQUEST_TOO_LARGE", f"the form has more than {MOST_BYTES} bytes; send a token only")
+    return body
 
 
 def check_origin(request: Request) -> None:

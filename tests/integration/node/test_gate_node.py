@@ -1,6 +1,7 @@
 """A node with authorizer=acl by gRPC: every method asks who calls."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordina
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, serving
 from tests.support.logins import bearer, give_token, revoke
+from tests.support.signed import AUDIENCE, jwk, jwks, signed
 
 pytestmark = pytest.mark.integration
 SECURED = {"authorizer": "acl", "super_users": "User:admin"}
@@ -97,5 +99,29 @@ def test_open_streams_end_within_a_second_of_their_token(run: Run, tmp_path: Pat
                                 pass
                 again = await browser.get(f"http://{host}:{port}/api/v1/nodes", headers=headers)
                 assert again.status_code == 401
+
+    run(story)
+
+
+def test_a_signed_token_is_believed_until_it_ends(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_bytes(jwks(jwk("EC", "k")))
+    signing = {
+        "sasl_oauthbearer_jwks_endpoint_url": f"file://{tmp_path / 'keys.json'}",
+        "sasl_oauthbearer_expected_audience": AUDIENCE,
+        "sasl_oauthbearer_clock_skew_seconds": "0",
+    }
+
+    async def story() -> None:
+        async with serving(tmp_path / "data", **(SECURED | signing)) as node, connected(node, apart=True) as channel:
+            stub = GroupCoordinatorStub(channel)
+            soon = signed(sub="admin", exp=time.time() + 1)
+            request = pb.WatchGroupRequest(group_id="g")
+            watch = stub.WatchGroup(request, metadata=bearer(soon))
+            await watch.read()
+            ended = await refusal(watch.read())
+            assert ended.code() is grpc.StatusCode.UNAUTHENTICATED
+            for token in (soon, signed(sub="admin", number=1), signed(sub="admin", aud="elsewhere")):
+                refused = await refusal(stub.ListGroups(pb.ListGroupsRequest(), metadata=bearer(token)))
+                assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
 
     run(story)

@@ -20,7 +20,7 @@ from muster.coordinator.kafka.connections.listener import LONGEST_WAIT_S, KafkaL
 from muster.coordinator.security.facts import Change, UserKey
 from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security import logins as logins_module
+from muster.coordinator.server.security import hashing
 from muster.coordinator.server.security.logins import Logins
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import LIMITS, HeldHandlers, client, listening
@@ -321,7 +321,7 @@ def test_connections_go_with_their_user() -> None:
 
 
 def test_more_logins_than_can_be_hashed_are_sent_away_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins_module, "MOST_WAITING_TO_HASH", 0)
+    monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 0)
 
     async def story(house: House) -> None:
         async with house.client() as connection:

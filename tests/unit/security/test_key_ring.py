@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings
+from muster.coordinator.errors import Overloaded
 from muster.coordinator.security.login.signed_tokens import Unbelieved, UnknownKey
-from muster.coordinator.server.security import key_ring
+from muster.coordinator.server.security import hashing, key_ring
 from muster.coordinator.server.security.key_ring import KeyRing, KeysUnreadable
 from tests.support.certificates import authority, server
 from tests.support.kafka.memory_node import until
@@ -112,6 +113,19 @@ def test_a_node_does_not_start_without_a_file_of_keys(tmp_path: Path) -> None:
 
     with pytest.raises(KeysUnreadable, match=r"sasl.oauthbearer.jwks.endpoint.url is file:"):
         told(f"file://{tmp_path / 'none'}", nothing)
+
+
+def test_a_flood_of_tokens_is_sent_away_rather_than_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 3)
+
+    async def story(ring: KeyRing) -> None:
+        results = await asyncio.gather(
+            *(ring.verify(signed(kid="old", number=1)) for _ in range(20)), return_exceptions=True
+        )
+        assert [type(each) for each in results[:3]] == [Unbelieved] * 3
+        assert {type(each) for each in results[3:]} == {Overloaded}
+
+    told(f"file://{file}", story)
 
 
 @pytest.mark.parametrize("url", ["http://idp.example/keys", "keys.json", "ftp://x/y", "https:///keys", "file://"])

@@ -89,6 +89,14 @@ def test_a_foreign_page_logs_nobody_in_and_a_login_leads_nowhere_else() -> None:
     visit(told)
 
 
+def test_a_stranger_s_form_is_read_as_far_as_a_token_may_be_long() -> None:
+    async def told(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/login", content=b"token=" + b"x" * (40 << 10))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "REQUEST_TOO_LARGE")
+
+    visit(told)
+
+
 def test_a_part_of_a_page_that_is_asked_for_says_where_the_login_is() -> None:
     async def told(client: httpx.AsyncClient) -> None:
         answer = await client.get("/nodes", headers={"hx-request": "true", **PAGE})

@@ -97,7 +97,7 @@ class Security:
         if acls:
             come = [acl for acl, there in acls.items() if there]
             self.authorizer.change(acls.keys() - come, come)
-            self.topic_rights.replace(self.store.state.acls)
+            self.topic_rights.change(acls.keys() - come, come)
         if any(isinstance(change.key, QuotaKey) for change in changes):
             self.quotas.replace(self.store.state.quotas)
         self.rights.changed.tell()

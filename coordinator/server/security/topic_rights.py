@@ -1,7 +1,7 @@
 """The lists as one principal's rights to topics: what goes with each join, so that the groups look nothing up."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from muster.coordinator.core.rights import NONE, Names, RightsAnew, TopicRights
@@ -21,7 +21,7 @@ class TopicRightsOf:
         self._is_super = is_super
         self._allow_if_none = allow_if_no_acl_found
         self._kept: dict[Identity, TopicRights] = {}
-        self._acls: Mapping[str, list[Acl]] = {}
+        self._acls: dict[str, set[Acl]] = defaultdict(set)
         self._ruled: Names | None = None
         self.tell: Callable[[RightsAnew], None] = lambda event: None
 
@@ -35,17 +35,30 @@ class TopicRightsOf:
 
     def replace(self, acls: Iterable[Acl]) -> None:
         """These are all there are; who has other rights by that is told."""
-        by_principal: dict[str, list[Acl]] = defaultdict(list)
-        for acl in acls:
-            if acl.resource_type is ResourceType.TOPIC:
-                by_principal[acl.principal].append(acl)
-        self._acls = by_principal
-        self._ruled = names_of(acl for each in by_principal.values() for acl in each) if self._allow_if_none else None
+        former = [acl for each in self._acls.values() for acl in each]
+        self._acls.clear()
+        self.change(former, acls)
+
+    def change(self, gone: Iterable[Acl], come: Iterable[Acl]) -> None:
+        """These have gone, and come: whom none of them names costs no look."""
+        concerned: set[str] = set()
+        for acls, there in ((gone, False), (come, True)):
+            for acl in acls:
+                if acl.resource_type is ResourceType.TOPIC:
+                    (self._acls[acl.principal].add if there else self._acls[acl.principal].discard)(acl)
+                    concerned.add(acl.principal)
+        if self._allow_if_none:
+            self._ruled = names_of(acl for each in self._acls.values() for acl in each)
+        for principal in concerned:
+            if not self._acls[principal]:
+                del self._acls[principal]
+        everybody = str(ANYONE) in concerned or self._allow_if_none
         anew = {}
         for who, before in self._kept.items():
-            now = self._made(who)
-            if now != before:
-                self._kept[who] = anew[now.who] = now
+            if everybody or str(who.principal) in concerned:
+                now = self._made(who)
+                if now != before:
+                    self._kept[who] = anew[now.who] = now
         if anew:
             self.tell(RightsAnew(anew))
 

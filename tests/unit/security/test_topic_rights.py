@@ -45,6 +45,23 @@ def test_the_same_is_decided_as_by_the_lists(allow_if_none: bool) -> None:
                 assert may.may_describe(topic) is known, asked
 
 
+def test_a_change_is_as_if_all_were_read_anew() -> None:
+    rights, fresh = (TopicRightsOf(lambda who: False) for _ in range(2))
+    kept: list[Acl] = []
+    for at, acl in enumerate(ENTRIES * 2):
+        rights.of(BOB), rights.of(EVE)
+        gone = [kept.pop(at % len(kept))] if at % 3 == 2 else []
+        if acl not in kept:
+            kept.append(acl)
+        rights.change(gone, [acl])
+        fresh.replace(kept)
+        assert (rights.of(BOB), rights.of(EVE)) == (fresh.of(BOB), fresh.of(EVE))
+    rights.replace([])
+    fresh.replace([])
+    assert rights.of(BOB) == fresh.of(BOB)
+    assert not rights._acls
+
+
 def test_only_who_may_something_else_is_told() -> None:
     told: list[RightsAnew] = []
     rights = TopicRightsOf(lambda who: False)

@@ -10,7 +10,12 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 
 from muster.coordinator.errors import Denied
-from muster.coordinator.rpc.v1 import externalscaler_service_pb2
+from muster.coordinator.rpc.v1 import (
+    acl_service_pb2,
+    externalscaler_service_pb2,
+    quota_service_pb2,
+    security_service_pb2,
+)
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import (
     CLUSTER_NAME,
@@ -32,7 +37,11 @@ BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN")
 NAME: Final = "payments.eu"
 ALL_SERVICES: Final[tuple[ServiceDescriptor, ...]] = (
     *SERVICES,
-    externalscaler_service_pb2.DESCRIPTOR.services_by_name["ExternalScaler"],
+    *(
+        service
+        for file in (externalscaler_service_pb2, acl_service_pb2, security_service_pb2, quota_service_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+    ),
 )
 DESCRIPTORS: Final = {f"/{each.full_name}/{rpc.name}": rpc for each in ALL_SERVICES for rpc in each.methods}
 

@@ -9,6 +9,7 @@ from muster.coordinator.core.central.orders import Order, Ping
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.security.identity import SOMEBODY
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.zookeeper.connect import SessionState
 from muster.coordinator.zookeeper.election import Election
@@ -23,6 +24,7 @@ class Caller:
     peer_host = "127.0.0.1"
     client_software = ""
     metadata: Mapping[str, str] = {}
+    identity = SOMEBODY
 
     def cancelled(self) -> bool:
         return False

@@ -44,6 +44,7 @@ STAYS: Final = {
     r"Produce \d+, WRITE on TRANSACTIONAL_ID": "Kafka looks at the id where records are of a transaction",
     r"(FindCoordinator|InitProducerId) \d+, \w+ on TRANSACTIONAL_ID .*: (allowed|prefixed)": "no transactions here",
     r"Metadata \d+, CREATE on TOPIC .*: (allowed|prefixed)": "a topic that is made by asking is there at once",
+    r"(Describe|Alter)ClientQuotas \d, .*: (allowed|prefixed)": "the node of this test keeps no quotas",
     r"ListConfigResources 1, DESCRIBE": "no topic or group that the caller may not know of is listed",
 }
 """Differences on purpose, by what the labels of such cases begin with."""

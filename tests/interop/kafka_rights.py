@@ -4,6 +4,7 @@ Each case has a user, a topic and a group of its own, so that all lists can be m
 """
 
 import asyncio
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,8 +12,10 @@ from typing import Any, Final
 from muster.coordinator.kafka.acls.handlers import AclHandlers
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.codec.messages import Struct
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl
+from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission
 from muster.coordinator.security.acl.rights import API_RIGHTS
+from muster.coordinator.security.acl.supported import SUPPORTED
 from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
@@ -169,7 +172,7 @@ async def prepare(root: Any, every: list[Case]) -> None:
         await settle(Root(ask), topics[begin : begin + 50], [])
     await asyncio.sleep(0)
     for case in every:
-        await committed(ask, case)
+        await committed(ask, request("OffsetCommit", [] if case.new else [case.topic], [case.group]))
         if case.api == "ConsumerGroupDescribe":
             await assigned(ask, case)
     acls = [acl for case in every for acl in case.acls()]
@@ -201,10 +204,8 @@ async def until_coordinating(ask: Any) -> None:
     raise TimeoutError(str(answer))
 
 
-async def committed(ask: Any, case: Case) -> None:
-    """Give the group a position; a broker knows of a topic only a little later."""
-    topics = [] if case.new else [case.topic]
-    message = request("OffsetCommit", topics, [case.group])
+async def committed(ask: Any, message: Any) -> None:
+    """Give a group positions; a broker knows of a topic only a little later."""
     for _ in range(100):
         answer = await Root(ask)("OffsetCommit", 8, message)
         if all(part.error_code == 0 for topic in answer.topics for part in topic.partitions):
@@ -251,15 +252,19 @@ async def until_known(root: KafkaClient, every: list[Case]) -> None:
 
 
 async def as_user(place: tuple[str, int], case: Case) -> Any:
+    return await logged_in(place, case.user, case.api, case.version, case.asked())
+
+
+async def logged_in(place: tuple[str, int], user: str, api: str, version: int, asked: Any) -> Any:
+    """What somebody is answered, by a connection of its own."""
     async with KafkaClient(*place) as client:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await client.ask("SaslHandshake", 1, mechanism="PLAIN")
-                secret = f"\0{case.user}\0{case.user}".encode()
-                answer = await client.ask("SaslAuthenticate", 2, auth_bytes=secret)
+                answer = await client.ask("SaslAuthenticate", 2, auth_bytes=f"\0{user}\0{user}".encode())
                 assert answer.error_code == 0, answer
                 while True:
-                    client.send(case.api, case.version, case.asked())
+                    client.send(api, version, asked)
                     answer = await client.receive()
                     if not LOADING & set(codes(answer)):
                         return answer
@@ -270,7 +275,8 @@ async def as_user(place: tuple[str, int], case: Case) -> Any:
             return [HUNG_UP, "never answered"]
 
 
-async def of_node(every: list[Case]) -> dict[str, Any]:
+def node_with_lists() -> tuple[MemoryNode, AclAuthorizer]:
+    """A node whose lists are kept, and changed, as a real one's."""
     lists = authorizer()
 
     def keeping(broker: Broker) -> AclHandlers:
@@ -281,6 +287,11 @@ async def of_node(every: list[Case]) -> dict[str, Any]:
 
     node = MemoryNode({}, lists)
     node.acls = keeping
+    return node, lists
+
+
+async def of_node(every: list[Case]) -> dict[str, Any]:
+    node, _ = node_with_lists()
     async with node:
         await prepare(Asked(node.dispatch, ROOT), every)
         found = {}
@@ -302,3 +313,73 @@ async def differences(admin: str, users: str, every: list[Case]) -> dict[str, tu
 def comparable(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """But for what a node says of its own settings: it reads them when it starts, and changes none."""
     return [row for row in rows if row[1:] not in {("1", "error_code=0"), ("1", "error_code=42")}]
+
+
+DRAWN: Final = 80
+"""Users whose entries are drawn."""
+
+DRAWN_NAMES: Final = ["a", "ab", "abc", "b"]
+
+
+def drawn_acls() -> list[Acl]:
+    """Some for each user, a few for everybody, with all that entries may differ in."""
+    rng = random.Random(7)
+
+    def entry(principal: str) -> Acl:
+        kind = rng.choice([TOPIC, TOPIC, GROUP, CLUSTER])
+        literal = kind is CLUSTER or rng.random() < 0.6
+        names = [CLUSTER_NAME] if kind is CLUSTER else [*DRAWN_NAMES, *(["*"] if literal else [])]
+        return Acl(
+            kind,
+            PatternType.LITERAL if literal else PatternType.PREFIXED,
+            rng.choice(names),
+            principal,
+            rng.choice(["*", "127.0.0.1", "10.9.9.9"]),
+            rng.choice([Operation.ALL, *sorted(SUPPORTED[kind])]),
+            rng.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
+        )
+
+    acls = [entry(f"User:d{number}") for number in range(DRAWN) for _ in range(rng.randrange(1, 8))]
+    return list(dict.fromkeys(acls + [entry("User:*") for _ in range(4)]))
+
+
+def questions() -> list[tuple[str, int, Any]]:
+    """What tells every operation that somebody has with names and cluster, and whether any topic can be written."""
+    return [
+        ("Metadata", 8, request("Metadata", DRAWN_NAMES, [])),
+        ("DescribeGroups", 5, request("DescribeGroups", [], DRAWN_NAMES)),
+        ("InitProducerId", 4, request("InitProducerId", [], [])),
+    ]
+
+
+async def decisions(admin: str, users: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What Kafka and a node tell each drawn user."""
+    acls = drawn_acls()
+    host, _, port = admin.rpartition(":")
+    async with KafkaClient(host, int(port)) as root:
+        await drawn(root.ask, acls)
+        await asyncio.sleep(2)
+    place = users.rpartition(":")
+    theirs: dict[str, Any] = {}
+    for number in range(DRAWN):
+        for api, version, message in questions():
+            answer = await logged_in((place[0], int(place[2])), f"d{number}", api, version, message)
+            theirs[f"d{number} {api}"] = told(answer)
+    ours: dict[str, Any] = {}
+    node, _ = node_with_lists()
+    async with node:
+        await drawn(Asked(node.dispatch, ROOT), acls)
+        for number in range(DRAWN):
+            asker = Asked(node.dispatch, f"User:d{number}", "127.0.0.1")
+            for api, version, message in questions():
+                ours[f"d{number} {api}"] = told(await asker(api, version, message))
+    return theirs, ours
+
+
+async def drawn(ask: Any, acls: list[Acl]) -> None:
+    await until_coordinating(ask)
+    await settle(Root(ask), DRAWN_NAMES, [])
+    for name in DRAWN_NAMES:
+        await committed(ask, request("OffsetCommit", DRAWN_NAMES, [name]))
+    answer = await ask("CreateAcls", 3, creations=creations(acls))
+    assert {each.error_code for each in answer.results} == {0}, answer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.kafka_broker import kafka_with_acls
-from tests.interop.kafka_rights import STAYS, cases, differences
+from tests.interop.kafka_rights import DRAWN, STAYS, cases, decisions, differences
 from tests.support.node import running_node
 
 
@@ -37,6 +37,15 @@ def test_a_node_refuses_what_kafka_refuses(tmp_path: Path) -> None:
     assert unknown == {}, "Kafka's answers, and the node's"
     gone = [each for each in STAYS if not any(re.match(each, label) for label in found)]
     assert gone == [], "these are the same by now: strike them out"
+
+
+def test_drawn_lists_are_decided_alike(tmp_path: Path) -> None:
+    """By what each user is told of its rights, and by who may write to any topic at all."""
+    classpath, names = jars(), [f"d{number}" for number in range(DRAWN)]
+    with kafka_with_acls(classpath, tmp_path / "kafka", names) as (admin, users):
+        theirs, ours = asyncio.run(decisions(admin, users))
+    assert len({str(each) for each in theirs.values()}) > DRAWN // 2, "they may do different things"
+    assert {label: (theirs[label], ours[label]) for label in theirs if theirs[label] != ours[label]} == {}
 
 
 COMMANDS = (

@@ -31,6 +31,9 @@ MOST_TOKEN_BYTES: Final = 16 << 10
 MOST_KNOWN_CALLERS: Final = 10_000
 """Pairs of an address and a token that were looked at, and need not be again."""
 
+MOST_KEPT_CHARS: Final = 4_096
+"""Of such a token; a longer one is looked at each time."""
+
 MOST_BYTES_BEFORE_LOGIN: Final = 128 << 10
 """That a connection may send before it has shown who it is."""
 MOST_REQUESTS_BEFORE_LOGIN: Final = 50

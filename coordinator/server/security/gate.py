@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
 from muster.coordinator.security.login.api_tokens import PREFIX, hash_of, id_of
-from muster.coordinator.security.login.limits import MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
+from muster.coordinator.security.login.limits import MOST_KEPT_CHARS, MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 
 BEARER: Final = "bearer "
@@ -62,6 +62,7 @@ class Gate:
         self._failed = failed
         self._wall_s = wall_s
         self._known: dict[tuple[str, str], Identity] = {}
+        self._certified: dict[tuple[str, str, bytes], Identity] = {}
         self._lasting: dict[asyncio.Timeout, str] = {}
 
     def changed(self) -> None:
@@ -92,10 +93,7 @@ class Gate:
             self._keep(host, authorization, identity)
             return identity
         if certificate is not None and self._principal_of is not None:
-            try:
-                return Identity(self._principal_of(certificate, door), host, MTLS)
-            except ValueError as error:
-                raise self._refused(host, door, MTLS, str(error), UNNAMED) from None
+            return self._of_certificate(self._principal_of, host, certificate, door)
         raise NotAuthenticated(MISSING)
 
     @asynccontextmanager
@@ -129,6 +127,21 @@ class Gate:
             raise self._refused(host, door, "OAUTHBEARER", str(error)) from None
         return Identity(Principal("User", signed.name), host, "OAUTHBEARER", self._monotonic_s(signed.until_s))
 
+    def _of_certificate(
+        self, principal_of: Callable[[bytes, str], Principal], host: str, certificate: bytes, door: str
+    ) -> Identity:
+        key = host, door, certificate
+        if (known := self._certified.get(key)) is not None:
+            return known
+        try:
+            identity = Identity(principal_of(certificate, door), host, MTLS)
+        except ValueError as error:
+            raise self._refused(host, door, MTLS, str(error), UNNAMED) from None
+        while len(self._certified) >= MOST_KNOWN_CALLERS:
+            del self._certified[next(iter(self._certified))]
+        self._certified[key] = identity
+        return identity
+
     def _of_api_token(self, host: str, text: str, door: str) -> Identity:
         token = self._state.tokens.get(id_of(text))
         if token is None or not hmac.compare_digest(hash_of(text), token.hash):
@@ -144,6 +157,8 @@ class Gate:
         return time.monotonic() + wall_s - self._wall_s()
 
     def _keep(self, host: str, authorization: str, identity: Identity) -> None:
+        if len(authorization) > MOST_KEPT_CHARS:
+            return
         while len(self._known) >= MOST_KNOWN_CALLERS:
             del self._known[next(iter(self._known))]
         self._known[host, authorization] = identity

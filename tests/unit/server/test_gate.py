@@ -10,6 +10,7 @@ from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import Identity, Principal
 from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
+from muster.coordinator.server.security import gate as gate_module
 from muster.coordinator.server.security.gate import Gate, Signed
 from tests.support.logins import api_token
 
@@ -145,10 +146,29 @@ def test_a_certificate_and_a_signed_token_are_believed_where_somebody_checks_the
         gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", pem.decode()))
         by_certificate = await gate.identify(host="h", authorization="", certificate=b"CN=x")
         assert (str(by_certificate.principal), by_certificate.mechanism) == ("User:CN=x", "mTLS")
+        assert await gate.identify(host="h", authorization="", certificate=b"CN=x") is by_certificate
         by_token = await gate.identify(host="h", authorization="Bearer a.b.c", certificate=b"CN=x")
         assert (str(by_token.principal), by_token.mechanism) == ("User:robot", "OAUTHBEARER")
         assert 50 < by_token.until_s - time.monotonic() < 61
         with pytest.raises(NotAuthenticated):
             await gate.identify(host="h", authorization="Bearer a.b.d", certificate=b"CN=x")
+
+    asyncio.run(run())
+
+
+def test_no_more_callers_are_kept_than_the_limit_and_none_by_a_long_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "MOST_KNOWN_CALLERS", 3)
+
+    async def run() -> None:
+        async def verify(text: str) -> Signed:
+            return Signed("robot", time.time() + 60)
+
+        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", "x"))
+        for number in range(9):
+            await gate.identify(host="h", authorization=f"Bearer {number}", certificate=None)
+            await gate.identify(host="h", authorization="", certificate=bytes([number]))
+        assert (len(gate._known), len(gate._certified)) == (3, 3)
+        await gate.identify(host="h", authorization="Bearer " + "x" * 5_000, certificate=None)
+        assert gate.known("h", "Bearer " + "x" * 5_000) is None
 
     asyncio.run(run())

@@ -54,6 +54,7 @@ class Paying:
         partitions: Callable[[], Mapping[str, int]],
         owners: TopicOwners,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._quotas = quotas
         self._counts = counts
@@ -61,7 +62,10 @@ class Paying:
         self._partitions = partitions
         self._owners = owners
         self._clock = clock
+        self._sleep = sleep
         self._until_s: dict[Caller, float] = {}
+        self._stands_until_s: dict[tuple[str, str], float] = {}
+        """By group and member."""
         self._waiting: Counter[Caller] = Counter()
 
     def charged(self, table: Mapping[str, Method]) -> dict[str, Method]:
@@ -170,19 +174,30 @@ class Paying:
             )
         group_id, member_id = getattr(request, "group_id", ""), getattr(request, "member_id", "")
         if group_id and member_id:
-            self._held(group_id, member_id, int(left_s * 1000))
+            self._hold(group_id, member_id, until_s, until_s - left_s)
         self._waiting[caller] += 1
         try:
-            await asyncio.sleep(left_s)
+            await self._sleep(left_s)
         finally:
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
                 del self._waiting[caller]
 
+    def _hold(self, group_id: str, member_id: str, until_s: float, now_s: float) -> None:
+        """The member's session stands still until then: once, however often it calls meanwhile."""
+        member = (group_id, member_id)
+        more_s = until_s - max(self._stands_until_s.get(member, now_s), now_s)
+        if more_s > 0:
+            self._stands_until_s[member] = until_s
+            self._held(group_id, member_id, round(more_s * 1000))
+        if len(self._stands_until_s) > MANY_HELD:
+            self._forget_old()
+
     def _forget_old(self) -> None:
         now_s = self._clock()
-        for caller in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
-            del self._until_s[caller]
+        for kept in (self._until_s, self._stands_until_s):
+            for key in [each for each, until_s in kept.items() if until_s <= now_s]:
+                del kept[key]
 
     # -- how many -----------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AclsStub(object):
-    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. FAILED_PRECONDITION where the node has none
+    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. UNIMPLEMENTED where the node has none
     (authorizer=none).
     buf:lint:ignore SERVICE_SUFFIX
     """
@@ -60,7 +60,7 @@ class AclsStub(object):
 
 
 class AclsServicer(object):
-    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. FAILED_PRECONDITION where the node has none
+    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. UNIMPLEMENTED where the node has none
     (authorizer=none).
     buf:lint:ignore SERVICE_SUFFIX
     """
@@ -125,7 +125,7 @@ def add_AclsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Acls(object):
-    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. FAILED_PRECONDITION where the node has none
+    """Who may do what: Kafka's access control lists, by Kafka's words and numbers. UNIMPLEMENTED where the node has none
     (authorizer=none).
     buf:lint:ignore SERVICE_SUFFIX
     """

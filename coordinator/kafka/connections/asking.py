@@ -64,9 +64,10 @@ class AskingConnection(Connection):
         slot.task = self._loop.create_task(self._serve(slot, login.words, bytes(frame)))
 
     def _settle(self, login: Login) -> None:
-        """Who is known without an end is served as if nobody had been asked; the transport keeps what it calls."""
+        """Who is known without an end is served as if nobody had been asked."""
         self.__class__ = KnownConnection if login.known and login.identity.until_s == inf else AskingConnection
-        self._transport.set_protocol(self)
+        if self._transport.get_extra_info("sslcontext") is None:
+            self._transport.set_protocol(self)  # It keeps what it calls; under TLS it may not be told in mid-stream.
 
     def _answered(self, slot: Slot) -> None:
         if self._login is not None and slot.form.api.key == SASL_AUTHENTICATE:

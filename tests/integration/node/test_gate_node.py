@@ -30,7 +30,11 @@ async def refusal(call: Any) -> grpc.aio.AioRpcError:
 
 def test_every_method_asks_who_calls_before_it_reads(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
-        async with serving(tmp_path, **SECURED) as node, connected(node, apart=True) as channel:
+        async with (
+            serving(tmp_path, scaler_enable="true", **SECURED) as node,
+            connected(node, apart=True) as channel,
+        ):
+            assert any("externalscaler" in name for name in node.methods.stats)
             for name in node.methods.stats:
                 for data in (b"", b"\xff" * 9):
                     refused = await refusal(channel.unary_unary(name)(data))

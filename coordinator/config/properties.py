@@ -60,10 +60,10 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
     return settings
 
 
-def read_elsewhere(key: str, value: Given) -> str:
+def read_elsewhere(key: str, value: Given) -> Any:
     """The value, with what its references stand for. Raises SettingsError, which shows none."""
     try:
-        return resolved(value.text)
+        return resolved(value.text) if isinstance(value.text, str) else value.text  # programs give numbers, too
     except BadReference as error:
         raise SettingsError(f"{value.place}: {key}: {error}") from None
 

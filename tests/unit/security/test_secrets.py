@@ -127,3 +127,7 @@ def test_clients_read_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "hunter2" not in str(error.value)
     with pytest.raises(ConfigError, match=r"token: .* set NOT_THERE"):
         load(ConsumerConfig, {**group, "token": "${env:NOT_THERE}"}, {})
+
+
+def test_a_program_may_give_values_that_are_no_text() -> None:
+    assert load_settings(None, {"log.dirs": "/data", "scaler.enable": True}).scaler_enable  # type: ignore[dict-item]

@@ -32,7 +32,8 @@ log = structlog.get_logger("muster.tls")
 class Handshakes:
     """Takes connections from a listening socket; what speaks on one is made when its handshake is done.
 
-    `admits` is asked for every address before a byte is read. It lives on the event loop that starts it.
+    `admits` is asked for every address before a byte is read: in how many seconds it may begin, None: not. It lives
+    on the event loop that starts it.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Handshakes:
         tls: Tls,
         listening: socket.socket,
         make: Callable[[], asyncio.Protocol],
-        admits: Callable[[str], bool],
+        admits: Callable[[str], float | None],
     ) -> None:
         self._tls = tls
         self._listening = listening
@@ -86,17 +87,24 @@ class Handshakes:
             await asyncio.sleep(0)  # A flood of connections has turns between, as everything has.
 
     def _begin(self, sock: socket.socket, host: str) -> None:
-        if not self._admits(host):
+        wait_s = self._admits(host)
+        if wait_s is None:
             sock.close()
             return
         if len(self._under_way) >= MOST:
             self._cut_longest()
-        task = asyncio.get_running_loop().create_task(self._greet(sock, host))
+        task = asyncio.get_running_loop().create_task(self._greet(sock, host, wait_s))
         self._under_way[task] = host
         self._hosts[host] += 1
         task.add_done_callback(self._over)
 
-    async def _greet(self, sock: socket.socket, host: str) -> None:
+    async def _greet(self, sock: socket.socket, host: str, wait_s: float) -> None:
+        if wait_s:
+            try:
+                await asyncio.sleep(wait_s)
+            except asyncio.CancelledError:
+                sock.close()
+                raise
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: Paced(self._make()),

@@ -157,7 +157,7 @@ class HttpListener:
             tls,
             self._socket,
             lambda: made(config=config, server_state=server.server_state, app_state=server.lifespan.state),
-            admits=lambda host: True,
+            admits=lambda host: 0.0,
         )
         self._handshakes.start()
 

@@ -188,22 +188,31 @@ class KafkaListener:
                 return False
         if not self._has_room(host, len(self._connections), self._hosts[host]):
             return False
-        wait_s = self._pace.wait_s(asyncio.get_running_loop().time())
-        if wait_s > LONGEST_WAIT_S:
-            self._tell_refused("rate", host, "too many come at once (max.connection.creation.rate)")
-            return False
-        if wait_s > 0:
-            connection.hold(wait_s)
+        if self._handshakes is None:
+            if (wait_s := self._wait_s(host)) is None:
+                return False
+            if wait_s > 0:
+                connection.hold(wait_s)
         self._hosts[host] += 1
         self._connections.add(connection)
         self._all_gone.clear()
         return True
 
-    def _admits(self, host: str) -> bool:
-        """Whether a handshake may begin: those under way count as connections."""
+    def _admits(self, host: str) -> float | None:
+        """In how many seconds a handshake may begin, if at all: those under way count as connections."""
         assert self._handshakes is not None, "asked by them"
         greeted = self._handshakes.under_way, self._handshakes.of(host)
-        return self._has_room(host, len(self._connections) + greeted[0], self._hosts[host] + greeted[1])
+        if not self._has_room(host, len(self._connections) + greeted[0], self._hosts[host] + greeted[1]):
+            return None
+        return self._wait_s(host)
+
+    def _wait_s(self, host: str) -> float | None:
+        """For how long one more is not read from, lest too many come at once; None: it would be too long."""
+        wait_s = self._pace.wait_s(asyncio.get_running_loop().time())
+        if wait_s <= LONGEST_WAIT_S:
+            return max(0.0, wait_s)
+        self._tell_refused("rate", host, "too many come at once (max.connection.creation.rate)")
+        return None
 
     def _has_room(self, host: str, connections: int, of_host: int) -> bool:
         if connections >= self._limits.max_connections:

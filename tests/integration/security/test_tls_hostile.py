@@ -217,6 +217,22 @@ def test_handshakes_count_as_connections(run: Run) -> None:
     ]
 
 
+def test_a_flood_costs_no_more_handshakes_than_connections_may_come(run: Run) -> None:
+    """Who comes faster than max.connection.creation.rate waits, or is refused, before a handshake costs anything."""
+
+    async def story(node: Node, path: Path) -> None:
+        port = ports(node)[0]
+        assert (await versions(port))[4:] == b"\x00\x00\x00\x07"
+        came = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        ended = await asyncio.gather(*(until_end(reader) for reader, _ in came[60:]))
+        assert set(ended) == {b""}, "ten at once, ten for each of the next five seconds, no more"
+        for _, writer in came:
+            writer.close()
+
+    refused = [line for line in run(story, max_connection_creation_rate="10") if line["event"] == "connection refused"]
+    assert "too many come at once (max.connection.creation.rate)" in refused[0]["why"]
+
+
 def test_an_answer_that_is_not_read_is_counted_whole(run: Run) -> None:
     """Encrypted bytes that wait are neither asyncio's to tell nor uvloop's: they are held back, and seen."""
     one, size = 8 << 20, 32 << 20

@@ -20,19 +20,23 @@ class Paced(asyncio.Protocol):
     """What the TLS transport sees as its protocol; `inner` gets an `Outlet` for a transport."""
 
     def __init__(self, inner: asyncio.Protocol) -> None:
-        self._inner = inner
+        self.hand_to(inner)
+
+    def hand_to(self, inner: asyncio.Protocol) -> None:
+        """What comes is this one's from now on, without a call between."""
+        self.inner = inner
         self.data_received = inner.data_received  # type: ignore[method-assign]
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         below = cast(asyncio.Transport, transport)
-        self._outlet = Outlet(below, self._inner)
-        self._inner.connection_made(self._outlet)
+        self._outlet = Outlet(below, self)
+        self.inner.connection_made(self._outlet)
         below.set_write_buffer_limits(high=1, low=0)  # It stops as soon as the socket takes no more.
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._outlet.lost()
-        self._inner.connection_lost(exc)
+        self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._outlet.stop()
@@ -44,10 +48,10 @@ class Paced(asyncio.Protocol):
 class Outlet(asyncio.Transport):
     """A transport that holds back what the one below it cannot send yet."""
 
-    def __init__(self, below: Any, inner: asyncio.Protocol) -> None:
+    def __init__(self, below: Any, paced: Paced) -> None:
         super().__init__()
         self._below = below
-        self._inner = inner
+        self._paced = paced
         self._held: deque[Bytes] = deque()
         self._size = 0
         self._stopped = False
@@ -106,6 +110,13 @@ class Outlet(asyncio.Transport):
         self.lost()
         self._below.abort()
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._paced.hand_to(cast(asyncio.Protocol, protocol))
+        self._below.set_protocol(self._paced)  # It may have kept what it calls.
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._paced.inner
+
     def is_closing(self) -> bool:
         return self._closing or bool(self._below.is_closing())
 
@@ -139,7 +150,7 @@ class Outlet(asyncio.Transport):
         size = self.get_write_buffer_size()
         if not self._told and size > self._high:
             self._told = True
-            self._inner.pause_writing()
+            self._paced.inner.pause_writing()
         elif self._told and size <= self._low:
             self._told = False
-            self._inner.resume_writing()
+            self._paced.inner.resume_writing()

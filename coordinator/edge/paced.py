@@ -56,6 +56,7 @@ class Outlet(asyncio.Transport):
         self._size = 0
         self._stopped = False
         self._closing = False
+        self._lost = False
         self._told = False
         self._high, self._low = PIECE, PIECE // 4
 
@@ -89,7 +90,7 @@ class Outlet(asyncio.Transport):
         """Nobody takes anything any more."""
         self._held.clear()
         self._size = 0
-        self._closing = True
+        self._closing = self._lost = True
 
     def get_write_buffer_size(self) -> int:
         return self._size + int(self._below.get_write_buffer_size())
@@ -143,7 +144,7 @@ class Outlet(asyncio.Transport):
                 self._held.appendleft(whole[PIECE:])
             self._size -= len(data)
             self._below.write(data)
-        if self._closing and not self._held:
+        if self._closing and not (self._held or self._lost):
             self._below.close()
 
     def _tell(self) -> None:

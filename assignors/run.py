@@ -10,7 +10,16 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.assignors.api import Assignment, Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot, TopicPartition
+from muster.assignors.api import (
+    Assignment,
+    Assignor,
+    AssignorError,
+    Member,
+    Plan,
+    RebalanceProtocol,
+    Snapshot,
+    TopicPartition,
+)
 from muster.assignors.data.claims import raw_claims
 from muster.assignors.data.user_data import remembers
 from muster.assignors.shield import is_ours, shielded
@@ -81,21 +90,21 @@ def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignm
     return Assignment(members=shares, unassigned=unassigned, note=str(given.note))
 
 
-def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
+def withheld(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] = ()) -> Assignment:
     """`target` without the partitions that another member may still be reading.
 
     A rightful owner who keeps a partition gets it at once, whatever stale members claim; everybody else
     waits a round for as long as anyone else claims it (KIP-429). What an eager `sticky` member remembers
-    it has let go of.
+    it has let go of. `besides`: members with what else they may be reading, which makes none of it theirs.
     """
     holding = [member for member in snapshot.members if not remembers(member)]
-    if hasattr(target.members, "owner") and len(holding) == len(snapshot.members):
+    if hasattr(target.members, "owner") and len(holding) == len(snapshot.members) and not besides:
         from muster.assignors.run_columns import withheld_table
 
         table = withheld_table(snapshot, target)
         if table is not None:
             return table
-    claimed = raw_claims(holding)
+    claimed = raw_claims([*holding, *besides])
     if not claimed:
         return target
     rightful = snapshot.owners()

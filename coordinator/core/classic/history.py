@@ -1,9 +1,11 @@
 """Tells the ledger what happens to a group: every rebalance gets one entry, whatever becomes of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.remote import unheard
 from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
 from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
 from muster.coordinator.core.moves import Before, Diff, Withheld, difference
@@ -129,7 +131,8 @@ def decided(group: ClassicGroup, given: Given, step: Step) -> None:
     assert rebalance is not None
     planners = (group.acting_leader,) if group.acting_leader else ()
     rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, planners))
-    still_held = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
+    said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
+    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **unheard.held(group)}
     before = Before(last_plan(group), still_held, group.carried, given.delayed)
     diff = difference(before, current_plan(group), rebalance)
     group.carried = diff.withheld

@@ -219,3 +219,13 @@ def test_what_librdkafka_says_in_its_user_data_as_well_it_still_holds():
     snapshot = Snapshot({"t": 2}, members)
     given = withheld(snapshot, Assignment({"a": {"t": [0]}, "b": {"t": [1]}}))
     assert (given.to_dict(), given.withheld) == ({"a": {"t": [0]}, "b": {}}, (("t", 1),))
+
+
+def test_what_members_may_be_reading_besides_waits_and_is_not_theirs_by_that():
+    members = [Member("a", ("t",), {"t": [0]}, 5), Member("b", ("t",), {"t": [1]}, 5), Member("c", ("t",))]
+    besides = [Member("a", (), {"t": [0, 1, 2]})]
+    target = Assignment({"a": {"t": [0]}, "b": {"t": [1]}, "c": {"t": [2]}})
+    given = withheld(Snapshot({"t": 3}, members), target, besides)
+    assert (given.to_dict(), given.withheld) == ({"a": {"t": [0]}, "b": {"t": [1]}, "c": {}}, (("t", 2),))
+    back = Assignment({"a": {"t": [0, 2]}, "b": {"t": [1]}, "c": {}})
+    assert withheld(Snapshot({"t": 3}, members), back, besides).withheld == ()

@@ -188,7 +188,14 @@ def planner_name(planner: Planner) -> str:
 
 
 def follow_up(group: ClassicGroup, step: Step) -> None:
-    """What a plan withheld has to be given out, and nobody who let go of it has called for that."""
+    """What a plan withheld has to be given out, and nobody who let go of it has called for that.
+
+    Whoever has not fetched its share by the same moment goes first: else each round would give it time for the next,
+    and what is withheld for its sake would wait for ever.
+    """
+    if step.state.deadlines.get(group.sync_timer, step.now_ms + 1) <= step.now_ms:
+        step.arm(group.follow_timer, 1)
+        return
     waiting = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(group.carried)[:TOLD])
     more = f" and {len(group.carried) - TOLD} more" if len(group.carried) > TOLD else ""
     detail = f"{waiting}{more} wait for whoever let go of them to join again; nobody has within the handoff timeout"

@@ -19,7 +19,7 @@ from muster.coordinator.core.bounds import too_large
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.classic.remote import restricted
+from muster.coordinator.core.classic.remote import restricted, unheard
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
 from muster.coordinator.core.control.balance.weighing import weighed
@@ -152,7 +152,7 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     whole = target if isinstance(target, Assignment) else Assignment(target)
     snapshot = held.everybody(group, snapshot, lambda: snapshot_of(group, step), step)
     kept = held.correct(group, whole, snapshot, step)
-    cut = withheld(snapshot, Assignment(kept.plan))
+    cut = withheld(snapshot, Assignment(kept.plan), unheard.working(group))
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -226,6 +226,9 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     said = [(member, read_member(member, group.protocol_name)) for member in group.members.values()]
     topics = sorted({topic for _, read in said for topic in read.topics})
     members = [restricted.within(*each) for each in said]
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # Whoever missed this round is held to the last plan, not to what it said before that.
+        members = unheard.with_shares(group, members)
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
     options = wanted_options(step.state, group.id)

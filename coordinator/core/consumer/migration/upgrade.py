@@ -10,6 +10,7 @@ from muster.coordinator.core.classic.checks import not_dead
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.lifecycle import dissolve
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.remote.unheard import last_shares
 from muster.coordinator.core.consumer import target
 from muster.coordinator.core.consumer.checks import well_formed
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, JOINING, ConsumerGroup, MemberState, cells
@@ -24,7 +25,6 @@ from muster.coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
-from muster.coordinator.core.control.held.classic import last_shares
 from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.groups.conversion import Conversion

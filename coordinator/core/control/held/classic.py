@@ -7,6 +7,7 @@ from muster.assignors.api import Assignment, Snapshot
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.remote.unheard import last_shares
 from muster.coordinator.core.classic.shares import disarm_when_complete
 from muster.coordinator.core.control.holds import members, standing
 from muster.coordinator.core.control.holds.correction import Corrected, Situation, cells_of
@@ -14,7 +15,7 @@ from muster.coordinator.core.control.holds.values import Orphans, Who
 from muster.coordinator.core.entries import keep_beside
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.moves import Withheld
-from muster.coordinator.core.plan import Plan, assignment_of
+from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState, Outcome
 
@@ -52,17 +53,6 @@ def situation(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Situation:
 
 def who(member: Member) -> Who:
     return Who(member.id, member.group_instance_id, member.client_id, member.client_host)
-
-
-def last_shares(group: ClassicGroup) -> Plan:
-    """The last plan, of those who are there; a static member may go by another id by now."""
-    if group.stored is None:
-        return {}
-    shares = {
-        group.static.get(record.group_instance_id or "", record.member_id): assignment_of(record.assignment)
-        for record in group.stored.members
-    }
-    return {member_id: share for member_id, share in shares.items() if member_id in group.members}
 
 
 def left(group: ClassicGroup, member: Member, step: Step) -> None:

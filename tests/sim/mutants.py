@@ -324,7 +324,7 @@ class SnatchingShard(Shard):
     """Gives classic members at once what others still hold."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, plans.withheld = plans.withheld, lambda _snapshot, target: target
+        honest, plans.withheld = plans.withheld, lambda _snapshot, target, _besides: target
         try:
             return super().step(event, now_ms)
         finally:

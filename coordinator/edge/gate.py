@@ -12,6 +12,9 @@ class AsksWho(Protocol):
     def known(self, host: str, authorization: str) -> Identity | None:
         """Who has shown that before, and still is; without waiting."""
 
+    def seen(self, authorization: str) -> bool:
+        """Whether somebody has shown just that before, from any address, and was known; a guess, to prepare by."""
+
     async def identify(self, *, host: str, authorization: str, certificate: bytes | None, door: str) -> Identity:
         """`authorization`: such as `Bearer ...`, may be empty; `certificate`: the client's, as PEM.
 

@@ -110,14 +110,21 @@ class Methods(grpc.GenericRpcHandler):
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._handlers = {full_name: self._handler_of(method) for full_name, method in table.items()}
+        self._strangers = {name: self._handler_of(method, strange=True) for name, method in table.items() if gate}
 
     @property
     def in_flight(self) -> int:
         return self._in_flight
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        """One look into a dict, however many methods there are; None makes grpcio answer UNIMPLEMENTED."""
-        return self._handlers.get(handler_call_details.method)
+        """One look into a dict, however many methods there are; None makes grpcio answer UNIMPLEMENTED.
+
+        The message of somebody who has not shown yet who they are is not taken in before they have: it may be large.
+        """
+        method = handler_call_details.method
+        if self._gate is None or self._gate.seen(shown_in(handler_call_details.invocation_metadata)):
+            return self._handlers.get(method)
+        return self._strangers.get(method)
 
     def drain(self) -> None:
         """Refuse every call that arrives from now on with UNAVAILABLE; those under way go on."""
@@ -127,17 +134,20 @@ class Methods(grpc.GenericRpcHandler):
         """Return once no call is under way."""
         await self._quiet.wait()
 
-    def _handler_of(self, method: Method) -> Handler:
+    def _handler_of(self, method: Method, *, strange: bool = False) -> Handler:
+        """`strange`: on the wire it is the same; a stream's messages are read when they are asked for."""
         meter = None
         if self._instruments is not None:
             meter = self._instruments.meter(DOOR, method.full_name.rpartition("/")[2])
         match method.kind:
             case Kind.UNARY:
                 answer = unary(method, self.burden) if meter is None else metered(method, meter, self.burden)
-                return grpc.unary_unary_rpc_method_handler(self._served(method, answer, meter))
+                made = grpc.stream_unary_rpc_method_handler if strange else grpc.unary_unary_rpc_method_handler
+                return made(self._served(method, answer, meter, strange=strange))
             case Kind.SERVER_STREAM:
                 answer = self._lasting(server_stream(method, self.burden, meter))
-                return grpc.unary_stream_rpc_method_handler(self._served(method, answer, meter))
+                made = grpc.stream_stream_rpc_method_handler if strange else grpc.unary_stream_rpc_method_handler
+                return made(self._served(method, answer, meter, strange=strange))
             case Kind.BOTH_STREAM:
                 answer = self._lasting(server_stream(method, self.burden, meter))
                 return grpc.stream_stream_rpc_method_handler(self._served(method, answer, meter))
@@ -145,8 +155,11 @@ class Methods(grpc.GenericRpcHandler):
     def _lasting(self, answer: Answer) -> Answer:
         return lasting(answer if self._gate is None else as_long_as_known(answer, self._gate), self.burden)
 
-    def _served(self, method: Method, answer: Answer, meter: "Meter | None") -> Served:
-        """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
+    def _served(self, method: Method, answer: Answer, meter: "Meter | None", *, strange: bool = False) -> Served:
+        """Everything around one call: the gate, decoding, counting, and the status of a call without an answer.
+
+        With `strange` the one message comes as a stream, of which nothing is read before the gate.
+        """
         stats = self.stats[method.full_name]
         unary_call = method.kind is Kind.UNARY
 
@@ -169,13 +182,15 @@ class Methods(grpc.GenericRpcHandler):
                 if self._draining:
                     raise Draining
                 identity = SOMEBODY if gate is None else await identity_of(gate, context)
+                if strange:
+                    data = await only_one(data)
                 return await answer(parse_all(data) if stream else await parse(data), context, identity)
             except asyncio.CancelledError:
                 refuse(grpc.StatusCode.CANCELLED.name, started)
                 raise
             except Exception as error:
                 ending = self._ending_of(error, method)
-                self._leftovers.refused(len(data) if isinstance(data, bytes) else LARGE_BYTES)
+                self._leftovers.refused(len(data) if isinstance(data, bytes) else 0 if strange else LARGE_BYTES)
                 refuse(ending.code.name, started)
                 data = None  # gRPC keeps the end of a call, and this frame with it, until garbage is collected.
             finally:
@@ -266,6 +281,14 @@ async def to_its_end(reads: AsyncIterator[bytes]) -> bytes | None:
     READING.add(reading)
     reading.add_done_callback(over)
     return await asyncio.shield(reading)
+
+
+async def only_one(stream: AsyncIterator[bytes]) -> bytes:
+    """The one message of a call that has one. Raises MalformedRequest."""
+    data = await to_its_end(aiter(stream))
+    if data is None:
+        raise MalformedRequest("the call has no message; expected one")
+    return data
 
 
 def over(reading: "asyncio.Task[bytes | None]") -> None:
@@ -359,15 +382,19 @@ async def end(context: Context, ending: status.Ending) -> NoReturn:
     await context.abort(ending.code, ending.text, ending.trailing_metadata())
 
 
+def shown_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """What a call shows of who makes it; empty for nothing."""
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str):
+            return value
+    return ""
+
+
 async def identity_of(gate: AsksWho, context: Context) -> Identity:
     """Who calls. Raises NotAuthenticated."""
     host = host_of(context.peer())
     pairs: Iterable[tuple[str, str | bytes]] = context.invocation_metadata() or ()
-    authorization = ""
-    for key, value in pairs:
-        if key == "authorization" and isinstance(value, str):
-            authorization = value
-            break
+    authorization = shown_in(pairs)
     if authorization and (known := gate.known(host, authorization)) is not None:
         return known
     certificate = None if authorization else certificate_of(context)

@@ -62,6 +62,7 @@ class Gate:
         self._failed = failed
         self._wall_s = wall_s
         self._known: dict[tuple[str, str], Identity] = {}
+        self._seen: set[str] = set()
         self._certified: dict[tuple[str, str, bytes], Identity] = {}
         self._lasting: dict[asyncio.Timeout, str] = {}
 
@@ -69,6 +70,7 @@ class Gate:
         """Tokens may have been revoked: nobody is known by one any more that is not there."""
         tokens = self._state.tokens
         self._known = {key: each for key, each in self._known.items() if not each.token_id or each.token_id in tokens}
+        self._seen = {authorization for _, authorization in self._known}
         now_s = asyncio.get_running_loop().time()
         for timeout, token_id in self._lasting.items():
             if token_id and token_id not in tokens and not timeout.expired():
@@ -81,6 +83,10 @@ class Gate:
             return identity
         del self._known[host, authorization]
         return None
+
+    def seen(self, authorization: str) -> bool:
+        """See `AsksWho.seen`."""
+        return authorization in self._seen
 
     async def identify(
         self, *, host: str, authorization: str, certificate: bytes | None = None, door: str = "grpc"
@@ -162,6 +168,9 @@ class Gate:
         while len(self._known) >= MOST_KNOWN_CALLERS:
             del self._known[next(iter(self._known))]
         self._known[host, authorization] = identity
+        if len(self._seen) >= MOST_KNOWN_CALLERS:
+            self._seen = {shown for _, shown in self._known}
+        self._seen.add(authorization)
 
     def _refused(self, host: str, door: str, mechanism: str, why: str, text: str = REFUSED) -> NotAuthenticated:
         if self._failed is not None:

@@ -49,6 +49,49 @@ def test_every_method_asks_who_calls_before_it_reads(run: Run, tmp_path: Path) -
     run(story)
 
 
+def test_no_message_of_a_stranger_is_taken_in(run: Run, tmp_path: Path) -> None:
+    """A call that says nothing, and does not end: who reads before asking would wait for ever, and keep what comes."""
+
+    async def story() -> None:
+        async with serving(tmp_path, **SECURED) as node, connected(node, apart=True) as channel:
+            assert node._security is not None
+            for name in node.methods.stats:
+                silent = channel.stream_unary(name)()
+                async with asyncio.timeout(20):
+                    assert (await refusal(silent)).code() is grpc.StatusCode.UNAUTHENTICATED, name
+            token = await give_token(node._security.store, 1, "User:admin")
+            stub = GroupCoordinatorStub(channel)
+            for _ in range(2):  # as a stranger, and as somebody who was seen before
+                listed = await stub.ListGroups(pb.ListGroupsRequest(), metadata=bearer(token))
+                assert listed.error_code == 0
+                seen = await stub.WatchGroup(pb.WatchGroupRequest(group_id="g"), metadata=bearer(token)).read()
+                assert seen is not grpc.aio.EOF
+            await revoke(node._security.store, 1)
+            silent = channel.stream_unary("/coordinator.rpc.v1.GroupCoordinator/ListGroups")(metadata=bearer(token))
+            async with asyncio.timeout(20):
+                assert (await refusal(silent)).code() is grpc.StatusCode.UNAUTHENTICATED
+
+    run(story)
+
+
+def test_a_session_ends_within_a_second_of_its_token(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path, **SECURED) as node, connected(node, apart=True) as channel:
+            assert node._security is not None
+            store = node._security.store
+            token = await give_token(store, 1, "User:admin")
+            session = GroupCoordinatorStub(channel).Session(metadata=bearer(token))
+            await session.write(pb.SessionRequest(hello=pb.SessionHello(group_id="g", member_id="m")))
+            assert (await session.read()).HasField("welcome")
+            await revoke(store, 1)
+            async with asyncio.timeout(1):
+                refused = await refusal(session.read())
+            assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert "revoked" in str(refused.details())
+
+    run(story)
+
+
 def test_health_answers_everybody_and_reflection_those_who_are_known(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         question = reflection_pb2.ServerReflectionRequest(list_services="")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages, quota, warm
 from muster.coordinator.bench.cases import Measure, measured
-from muster.coordinator.bench.observed import following, metrics, scrape, secured
+from muster.coordinator.bench.observed import encrypted, following, metrics, scrape, secured
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.stall import measure as stall
 from muster.coordinator.bench.stall import startup
@@ -21,6 +21,7 @@ CASES: dict[str, Measure] = {
     "metrics": metrics.measure,
     "scrape": scrape.measure,
     "secured": secured.measure,
+    "encrypted": encrypted.measure,
     "following": following.measure,
     "pages": pages.measure,
     "one group": growth.measure,

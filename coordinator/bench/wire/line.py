@@ -1,6 +1,7 @@
 """A lean connection of Kafka's protocol for load: requests one at a time, or one and the same as fast as it goes."""
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -25,9 +26,9 @@ class Line(asyncio.Protocol):
         self._lost: Exception | None = None
 
     @classmethod
-    async def to(cls, address: str) -> "Line":
+    async def to(cls, address: str, tls: ssl.SSLContext | None = None) -> "Line":
         host, _, port = address.rpartition(":")
-        _, line = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        _, line = await asyncio.get_running_loop().create_connection(cls, host, int(port), ssl=tls)
         return line
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

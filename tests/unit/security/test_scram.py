@@ -1,6 +1,7 @@
 """SCRAM by the vectors of its RFCs, against another implementation, and against any bytes."""
 
-from base64 import b64decode
+import hmac
+from base64 import b64decode, b64encode
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,25 @@ def test_the_conversation_of_rfc_7677() -> None:
     )
     said = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert talk.evaluate(said) == Success("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(("before", "taken"), [("", True), ("mine", True), ("else", False), ("minemine", False)])
+def test_a_client_may_say_its_own_half_of_the_nonce_twice(before: str, taken: bool) -> None:
+    """As librdkafka does before 2.6.1, such as kcat of Debian; Kafka 4 refuses it, Kafka 3.8.1 to 3.9 did not."""
+    kept, talk = KEPT["SCRAM-SHA-256"], server()
+    first = talk.evaluate(b"n,,n=user,r=mine")
+    assert isinstance(first, Challenge)
+    plain = f"c=biws,r={before}mineabc"
+    said = b"n=user,r=mine," + first.data + b"," + plain.encode()
+    client_key = hmac.digest(salted("SCRAM-SHA-256", "pencil-case", SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(kept.stored_key, said, "sha256")
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True)))
+    last = plain.encode() + b",p=" + proof
+    if taken:
+        assert isinstance(talk.evaluate(last), Success)
+    else:
+        with pytest.raises(LoginFailed, match=r"^nonce$"):
+            talk.evaluate(last)
 
 
 @pytest.mark.parametrize("mechanism", sorted(HASHES))

@@ -83,6 +83,8 @@ class Limiting:
         if api in MUTATIONS and handler is not None:
             changing = self._changing(api, MUTATIONS[api], handler)
             return (self._making(changing) if api == "CreateTopics" else changing), immediate
+        if api == "Metadata" and handler is not None:
+            return self._asking(handler), immediate
         if api in JOINS or api in SPEAK:
             return self._counting_slow(api, handler), self._counting(api, immediate)
         return handler, immediate
@@ -161,6 +163,28 @@ class Limiting:
             await owners.made(user, [row.name for row in answer.topics if not row.error_code])
             told = [refusal(ROW, row, ErrorCode.POLICY_VIOLATION, owners.why(user)) for row in refused]
             answer.topics = [*answer.topics, *told]
+            return answer
+
+        return answered
+
+    def _asking(self, handler: Handler) -> Handler:
+        """Metadata makes topics that are missing, where the node does: they are their asker's, too."""
+        owners = self._owners
+
+        async def answered(request: Any, call: KafkaCall) -> Any:
+            if owners is None or not owners.kept or not (request.topics and request.allow_auto_topic_creation):
+                return await handler(request, call)
+            user, known = call.identity.principal.name, set(self._partitions())
+            room, missing = owners.room(user), {row.name for row in request.topics if row.name} - known
+            if room is not None and len(missing) > room:  # then none is made, and they are unknown topics
+                request = copy(request)
+                request.allow_auto_topic_creation = False
+                return await handler(request, call)
+            answer = await handler(request, call)
+            if missing:
+                await owners.made(
+                    user, [row.name for row in answer.topics if row.name in missing and not row.error_code]
+                )
             return answer
 
         return answered

@@ -198,8 +198,18 @@ def test_topics_are_counted_by_who_made_them_whatever_the_door_and_after_a_resta
                 answer = await kafka.ask("CreateTopics", 7, topics=asked, timeout_ms=1_000)
                 told = {topic.name: topic.error_code for topic in answer.topics}
                 assert told == {"k1": 0, "a": 36, "k2": 44}
+                wanted = [struct("MetadataRequest.topics")(name="asked-for")]
+                asking = {"topics": wanted, "allow_auto_topic_creation": True}
+                [unknown] = (await kafka.ask("Metadata", 9, **asking)).topics
+                assert unknown.error_code == 3, "what is made by asking for it counts, too"
+                async with Admin(here.properties("admin")) as admin:
+                    await admin.alter_quotas({"user": "ANONYMOUS"}, {"topic_count": 2})
+                [found] = (await kafka.ask("Metadata", 9, **asking)).topics
+                assert found.error_code == 0
+                answer = await kafka.ask("CreateTopics", 7, topics=[asked[2]], timeout_ms=1_000)
+                assert [topic.error_code for topic in answer.topics] == [44]
         async with place(tmp_path) as here, Admin(here.properties("alice")) as alice:
-            assert set(await alice.list_topics()) == {"a", "b", "d", "k1"}
+            assert set(await alice.list_topics()) == {"a", "b", "d", "k1", "asked-for"}
             with pytest.raises(Refused, match="POLICY_VIOLATION"):
                 await alice.create_topic("e")
 

@@ -3,21 +3,28 @@
 A shard falls once for it, and is served again before there is room: signs of life and questions are answered, but for
 groups that owe the log a fact. While a log takes nothing nobody is expired; afterwards what was refused for want of
 room has been heard: whoever said it has his whole session from then on, unless the stream on which he listens breaks.
+If it broke before, a member of a KIP-848 group has the grace (which waits as well while there is no room) until a
+heartbeat of his is heard: what would not have begun his session anew with room either, a commit or his leaving, does
+not do so for want of it. Commits of classic members are signs of life.
 """
 
 from collections.abc import Sequence
 
+from muster.coordinator.core.consumer.checks import leaves
 from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import Effects, Reply
 from muster.coordinator.core.events import (
     AlterSettings,
+    ConsumerHeartbeat,
     DescribeConsumerGroup,
     DescribeGroup,
     Event,
     ExplainGroup,
     Heartbeat,
+    Loaded,
     OffsetFetch,
     Request,
+    SessionHeartbeat,
     StreamLost,
     TimerFired,
 )
@@ -43,6 +50,8 @@ class AFullDiskStopsOnlyWrites(Checker):
         """Groups of them that have decided something since."""
         self.refused_ms: dict[tuple[str, str], int] = {}
         """(group, member) -> when something it said was refused for want of room, last"""
+        self.on_grace: set[tuple[str, str]] = set()
+        """(group, member) of KIP-848 members whose stream broke, and no heartbeat was taken since."""
         self.before: dict[str, int] = {}
         self.session_ms = 0
         """Of the member whose session may end in the step."""
@@ -86,7 +95,8 @@ class AFullDiskStopsOnlyWrites(Checker):
             self.world.census["requests answered without room"] += told and isinstance(request, NEEDS_NO_WRITE)
             return
         self.world.census["requests refused for want of room"] += 1
-        self.refused_ms[group_id, member_id] = self.world.now_ms
+        if (group_id, member_id) not in self.on_grace or stays(request):
+            self.refused_ms[group_id, member_id] = self.world.now_ms
         if isinstance(request, NEEDS_NO_WRITE) and group_id not in self.owing:
             self.fail(f"{request} was refused for want of room, though it needs none: {reply.message}")
 
@@ -99,6 +109,12 @@ class AFullDiskStopsOnlyWrites(Checker):
             self._note_session(core, event.group_id)
         elif isinstance(event, StreamLost):
             self.refused_ms.pop((event.group_id, event.member_id), None)
+            if beats_alone(core, event):
+                self.on_grace.add((event.group_id, event.member_id))
+        elif isinstance(event, Loaded):  # all sessions begin anew
+            self.on_grace = {key for key in self.on_grace if self.node.shard_index(key[0]) != shard}
+        elif isinstance(event, SessionHeartbeat | ConsumerHeartbeat) and stays(event):
+            self.on_grace.discard((event.group_id, event.member_id))
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         if shard in self.starved:
@@ -120,6 +136,19 @@ class AFullDiskStopsOnlyWrites(Checker):
     def _note_session(self, core: Shard, group_id: str) -> None:
         now_ms = SESSION_TIMEOUT.of(core.state, group_id)
         self.shortest_ms[group_id] = min(now_ms, self.shortest_ms.get(group_id, now_ms))
+
+
+def stays(event: Event) -> bool:
+    """Whether it is a KIP-848 heartbeat that begins its sender's session anew where it is taken."""
+    said = event.heartbeat if isinstance(event, SessionHeartbeat) else event
+    return isinstance(said, ConsumerHeartbeat) and not leaves(said)
+
+
+def beats_alone(core: Shard, event: StreamLost) -> bool:
+    """Whether nothing but KIP-848 heartbeats begins the member's session anew."""
+    group = core.consumer_groups.get(event.group_id)
+    member = group.members.get(event.member_id) if group else None
+    return member is not None and member.classic is None
 
 
 def session_ms_of(core: Shard, event: TimerFired) -> int:

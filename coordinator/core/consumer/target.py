@@ -18,8 +18,8 @@ from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable
-from muster.coordinator.core.rights import Rights, RightsAnew, anew, change
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.rights import Rights, RightsAnew, anew, change, readable
+from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause
 
 RETRY_FLOOR_MS = 1_000
@@ -229,24 +229,29 @@ def readable_of(group: ConsumerGroup, member: ConsumerMember, told: Shares | Non
 
 def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[Trigger]:
     """A heartbeat has said what the member may. Returns what calls for a new epoch."""
-    if rights == member.rights:
+    if goes_with(group, member, rights, step.state):
+        member.rights = rights
         return []
-    first, before = member.rights is None, group.subscribed_names(member)
-    member.rights = rights
-    now = group.subscribed_names(member)
-    # What the target was made with is not known of who is heard for the first time: only what came of it.
-    if still_fits(group, member, now, step) if first else before == now:
-        return []
-    what = change(before, now) or "may read what nobody was given"
+    before, member.rights = group.subscribed_names(member), rights
+    what = change(before, group.subscribed_names(member)) or "may read what nobody was given"
     return [by_member(Cause.SUBSCRIPTION_CHANGED, member, what)]
 
 
-def still_fits(group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], step: Step) -> bool:
+def goes_with(group: ConsumerGroup, member: ConsumerMember, rights: Rights, state: ShardState) -> bool:
+    """Whether the target can stay when the member is heard to have these rights."""
+    if rights == member.rights:
+        return True
+    now = readable(rights, group.named_by(member))
+    # What the target was made with is not known of who is heard for the first time: only what came of it.
+    return still_fits(group, member, now, state) if member.rights is None else now == group.subscribed_names(member)
+
+
+def still_fits(group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], state: ShardState) -> bool:
     """Whether the target can stay: who has not been heard since the log was read has said nothing new by that.
 
     It cannot where the member was to have what it may not read, or where nobody has what it may.
     """
-    ids, names = step.state.topic_ids, step.state.topic_names
+    ids, names = state.topic_ids, state.topic_names
     if any(names.get(topic) not in may_read for topic in group.target_of(member)):
         return False
     given = {topic for share in group.targets.values() for topic in share}

@@ -116,7 +116,7 @@ def outlook(group: ConsumerGroup, listener: Listen) -> Outlook:
     return Outlook.NOTHING_NEW if at_rest or draining else Outlook.UNKNOWN
 
 
-def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
+def steady(group: ConsumerGroup, beat: ConsumerHeartbeat, state: ShardState) -> bool:
     """The member is up to date, and so is its group: nothing is asked for, and nothing is to be handed over."""
     member = group.members.get(beat.member_id)
     if member is None or beat.member_epoch <= 0:
@@ -124,11 +124,11 @@ def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
     return (
         beat.member_epoch == member.epoch == group.epoch == group.target_epoch
         and not member.revoking
-        and beat.rights == member.rights
         and (beat.topic_names is None or frozenset(beat.topic_names) == member.topic_names)
         and (beat.topic_regex or None) in (None, member.topic_regex)
         and beat.server_assignor in (None, member.server_assignor)
         and (beat.owned is None or dict(beat.owned) == shares(member.assigned))
+        and target.goes_with(group, member, beat.rights, state)
     )
 
 

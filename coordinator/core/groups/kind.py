@@ -165,5 +165,5 @@ class Kind(Protocol[G_contra]):
     # What can be told without asking.
     def outlook(self, group: G_contra, listener: Listen, /) -> Outlook: ...
 
-    def steady(self, group: G_contra, event: ConsumerHeartbeat, /) -> bool:
+    def steady(self, group: G_contra, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
         """Whether the heartbeat would leave no record."""

@@ -133,7 +133,7 @@ class Unconcerned(Generic[G_contra]):
     def outlook(self, group: G_contra, listener: Listen, /) -> Outlook:
         return Outlook.UNKNOWN
 
-    def steady(self, group: G_contra, event: ConsumerHeartbeat, /) -> bool:
+    def steady(self, group: G_contra, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
         return False
 
 

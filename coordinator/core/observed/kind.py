@@ -181,5 +181,5 @@ class Observed:
     def outlook(self, group: ObservedGroup, listener: Listen, /) -> Outlook:
         return self._kind_of(group.logged).outlook(group.logged, listener)
 
-    def steady(self, group: ObservedGroup, event: ConsumerHeartbeat, /) -> bool:
-        return self._kind_of(group.logged).steady(group.logged, event)
+    def steady(self, group: ObservedGroup, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
+        return self._kind_of(group.logged).steady(group.logged, event, state)

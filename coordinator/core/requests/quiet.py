@@ -42,5 +42,5 @@ def quiet(event: Event, state: ShardState) -> bool:
         return quiet(event.heartbeat, state)
     if isinstance(event, ConsumerHeartbeat):
         group = state.groups.get(event.group_id)
-        return KINDS[type(group)].steady(group, event)
+        return KINDS[type(group)].steady(group, event, state)
     return isinstance(event, READS + SIGNS_OF_LIFE)

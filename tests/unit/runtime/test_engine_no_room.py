@@ -1,6 +1,7 @@
 """On a full disk what needs no write goes on; what does is refused; nobody is expired; all comes back with the room."""
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.core.rights import Names, TopicRights
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
@@ -203,6 +204,35 @@ def test_who_was_heard_late_on_a_full_disk_and_then_falls_silent_is_noticed_all_
     ((_, gone),) = flush(engine)
     assert isinstance(gone, effects.DescribeReply)
     assert gone.state == "Empty"
+
+
+def test_what_a_member_may_is_heard_for_the_first_time_though_there_is_no_room() -> None:
+    """Rights are not on record: the first heartbeat after the reload tells them, and is a sign of life like another."""
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(consumer_assignment_interval_ms=0))
+    engine.submit_all(events.TopicsChanged({"open": 1, "secret": 1}, ids={"open": b"o" * 16, "secret": b"s" * 16}))
+    engine.load(0)
+    may = TopicRights("alice", Names(frozenset({"open"})), describe=Names(every=True))
+    topics = ("open", "secret")
+    joins = events.ConsumerHeartbeat(
+        1, "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=topics, owned={}, rights=may
+    )
+    engine.submit(0, joins)
+    engine.turn(1)
+    ((_, joined),) = flush(engine)
+    assert isinstance(joined, effects.ConsumerHeartbeatReply)
+    assert joined.assignment == {b"o" * 16: frozenset({0})}
+    log.full = True
+    engine.submit(0, events.OffsetCommit(2, "busy", "", None, -1, {("open", 0): CommittedOffset(1)}))
+    engine.turn(2)
+    flush(engine)
+    engine.turn(3)
+    flush(engine)
+    less = TopicRights("alice", describe=Names(every=True))
+    for number, rights, code in ((4, less, AWAY), (5, may, NONE), (6, may, NONE), (7, less, AWAY)):
+        engine.submit(0, events.ConsumerHeartbeat(number, "g", "m", joined.member_epoch, rights=rights))
+        engine.turn(number)
+        assert codes(flush(engine)) == [(number, code)]
 
 
 def the_only_member_of_live(engine: Engine) -> str:

@@ -32,7 +32,7 @@ def ip(*words: str) -> None:
 
 
 async def story(data: Path) -> None:
-    node = Node(settings(data, listeners=f"{NODE}:0", kafka_listeners=f"{NODE}:0"))
+    node = Node(settings(data, listeners=f"{NODE}:0", kafka_listeners=f"{NODE}:0", allow_insecure_listeners="true"))
     await node.start()
     assert node.kafka_bound is not None
     async with kafka(node) as here, FarClient(*node.kafka_bound) as far, FarClient(*node.kafka_bound) as idle:

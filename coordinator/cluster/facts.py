@@ -1,0 +1,115 @@
+"""What a cluster consists of: nodes, topics, and the state of each unit, as ZooKeeper keeps it.
+
+A unit is what is led as one: a partition of a topic; or a shard, which is partition i of `__consumer_offsets` and of
+`__rebalances` together. A shard goes by the name of its first half.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NOBODY = -1
+"""The leader of a unit that nobody leads."""
+
+NO_EPOCH = -1
+
+OFFSETS = "__consumer_offsets"
+LEDGER = "__rebalances"
+ELECTIONS = "__elections"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def unit_of(place: TopicPartition) -> TopicPartition:
+    """The unit that a partition belongs to: itself, but for the second half of a shard.
+
+    >>> unit_of(TopicPartition("__rebalances", 7))
+    TopicPartition(topic='__consumer_offsets', partition=7)
+    """
+    return TopicPartition(OFFSETS, place.partition) if place.topic == LEDGER else place
+
+
+def halves(unit: TopicPartition) -> tuple[TopicPartition, ...]:
+    """The partitions that a unit consists of, the one that names it first.
+
+    >>> [str(half) for half in halves(TopicPartition("__consumer_offsets", 7))]
+    ['__consumer_offsets-7', '__rebalances-7']
+    """
+    return (unit, TopicPartition(LEDGER, unit.partition)) if unit.topic == OFFSETS else (unit,)
+
+
+class Endpoint(NamedTuple):
+    """Where a node listens: the listener's name (`PLAINTEXT`, `REPLICATION`, ...), host and port."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as it registered itself.
+
+    epoch: the czxid of its registration; one that registers anew has a higher one. directory: 22 characters, drawn when
+    its data directory was made: a new disk has another. unclean: it lost power, and holds a log that was not flushed
+    record by record.
+    """
+
+    id: int
+    epoch: int
+    directory: str
+    unclean: bool = False
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of a unit.
+
+    leader: a node id, or NOBODY. leader_epoch: raised by one with each election, be it the same node again, and not when
+    only the in-sync replicas change. partition_epoch: the version of its znode; NO_EPOCH before it is written.
+    isr: in-sync replicas, in order of assignment. elr: eligible leader replicas (KIP-966): in sync no more, but with
+    all that was committed. directories: by node id, the data directory a replica was in sync with; absent = unknown.
+    unclean_epoch: the leader epoch of the last unclean election; NO_EPOCH if there was none. cause: why it came to this.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    directories: Mapping[int, str] = field(default_factory=dict)
+    controller_epoch: int = 0
+    partition_epoch: int = NO_EPOCH
+    unclean_epoch: int = NO_EPOCH
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Who has copies of a partition: replicas in order of preference, and who comes and goes while that changes
+    (KIP-455). `replicas` has those that come, and those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as ZooKeeper has it: assignments by partition number, and what is set for it (strings, as written)."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Assignment, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def internal(self) -> bool:
+        return self.name.startswith("__")

@@ -73,11 +73,11 @@ class Node:
 class State:
     """The state of a unit.
 
-    leader: a node id, or NOBODY. leader_epoch: raised by one with each election, be it the same node again, and not when
-    only the in-sync replicas change. partition_epoch: the version of its znode; NO_EPOCH before it is written.
+    leader: a node id, or NOBODY. leader_epoch: raised by one with each election, be it the same node again, and not
+    when only the in-sync replicas change. partition_epoch: the version of its znode; NO_EPOCH before it is written.
     isr: in-sync replicas, in order of assignment. elr: eligible leader replicas (KIP-966): in sync no more, but with
     all that was committed. directories: by node id, the data directory a replica was in sync with; absent = unknown.
-    unclean_epoch: the leader epoch of the last unclean election; NO_EPOCH if there was none. cause: why it came to this.
+    unclean_epoch: the leader epoch of the last unclean election; NO_EPOCH if there was none. cause: what led to this.
     """
 
     leader: int

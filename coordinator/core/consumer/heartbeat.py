@@ -172,9 +172,12 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None
 
 
 def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
-    """Whoever sent this under an epoch of his, or the one before, is there."""
+    """Whoever sent this under an epoch that he may have is there.
+
+    That can be older than the one before: what was pushed may have come behind an answer that he had not read either.
+    """
     member = group.members.get(sent.member_id)
-    if member is None or sent.member_epoch not in (member.epoch, member.previous_epoch):
+    if member is None or not JOINING < sent.member_epoch <= member.epoch:
         return
     if group.session_timer(member.id) in step.state.deadlines:  # a static member that is away has none
         renew_session(group, member, step)

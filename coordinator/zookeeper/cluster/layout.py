@@ -1,0 +1,333 @@
+"""Where a cluster's facts lie in ZooKeeper, and as what: Kafka's layout, with what is Muster's own below `muster`.
+
+Pure. Tools of that era read all of it: they skip keys that they do not know. What such a tool wrote lacks ours, which
+then have defaults: no eligible leader replicas, directories unknown (and unknown is not compared).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.zookeeper.errors import MalformedZnode
+from muster.coordinator.zookeeper.paths import as_json, read_broker, read_json
+
+CLUSTER_VERSION = "/muster/cluster/version"
+CONFIG_BROKERS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"
+"""Sequential znodes begin so."""
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+
+REPLICATION = "REPLICATION"
+"""The listener between nodes."""
+FEATURES = 1
+"""What a node of this cluster must be able to do; one that says another number is no node of it."""
+PRODUCER_IDS = 1_000
+"""How many a node takes at once."""
+TOPIC_VERSION = 3
+TOPIC_ID_BYTES = 16
+
+
+def config_broker(node_id: int) -> str:
+    return f"{CONFIG_BROKERS}/{node_id}"
+
+
+def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> bytes:
+    """`/brokers/ids/[id]`, version 4. `first`: where clients of that era go, as host and port.
+
+    >>> node = Node(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=(Endpoint("PLAINTEXT", "h", 9092),), rack="r1")
+    >>> print(registration_json(node, timestamp_ms=5, first=node.endpoints[0]).decode())
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"host":"h","timestamp":"5","port":9092,"version":4,"rack":"r1","muster":{"directory":"aaaaaaaaaaaaaaaaaaaaaa","unclean":false,"features":1}}
+    """
+    names = sorted({each.listener for each in node.endpoints})
+    body: dict[str, object] = {
+        "listener_security_protocol_map": {name: protocol_of(name) for name in names},
+        "endpoints": [f"{each.listener}://{bracketed(each.host)}:{each.port}" for each in node.endpoints],
+        "jmx_port": -1,
+        "host": first.host,
+        "timestamp": str(timestamp_ms),
+        "port": first.port,
+        "version": 4,
+    }
+    if node.rack is not None:
+        body["rack"] = node.rack
+    body["muster"] = {"directory": node.directory, "unclean": node.unclean, "features": FEATURES}
+    return as_json(**body)
+
+
+def protocol_of(listener: str) -> str:
+    """The security protocol of a listener: its own name where that is one, else PLAINTEXT."""
+    return listener if listener in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") else "PLAINTEXT"
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def read_registration(path: str, data: bytes, epoch: int) -> Node | None:
+    """A node as it registered; None for what is no node of a cluster (one beside others), or has other features."""
+    old = read_broker(path, data)
+
+    def parse(body: Mapping[str, Any]) -> Node | None:
+        ours = body.get("muster")
+        if not isinstance(ours, dict) or "directory" not in ours or ours.get("features") != FEATURES:
+            return None
+        rack = body.get("rack")
+        return Node(
+            id=int(path.rpartition("/")[2]),
+            epoch=epoch,
+            directory=str(ours["directory"]),
+            unclean=bool(ours.get("unclean", False)),
+            endpoints=tuple(filter(None, map(read_endpoint, old.endpoints))),
+            rack=None if rack is None else str(rack),
+        )
+
+    return read_json(path, data, "a node's registration: JSON with muster.directory and muster.features", parse)
+
+
+def read_endpoint(text: str) -> Endpoint | None:
+    """
+    >>> read_endpoint("REPLICATION://[::1]:9094")
+    Endpoint(listener='REPLICATION', host='::1', port=9094)
+    """
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    if not listener or not host or not port.isdecimal():
+        return None
+    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def topic_json(topic: Topic) -> bytes:
+    """`/brokers/topics/[topic]`.
+
+    >>> topic_json(Topic("t", bytes(16), (Assignment((1, 2)), Assignment((2, 3, 1), adding=(1,)))))
+    b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[1,2],"1":[2,3,1]},"adding_replicas":{"1":[1]},"removing_replicas":{}}'
+    """
+    each = list(enumerate(topic.partitions))
+    return as_json(
+        version=TOPIC_VERSION,
+        topic_id=topic_id_text(topic.topic_id),
+        partitions={str(number): list(assignment.replicas) for number, assignment in each},
+        adding_replicas={str(number): list(it.adding) for number, it in each if it.adding},
+        removing_replicas={str(number): list(it.removing) for number, it in each if it.removing},
+    )
+
+
+def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None) -> Topic:
+    """A topic, with what `/config/topics` sets for it. Raises MalformedZnode, too where a partition is left out."""
+
+    def parse(body: Mapping[str, Any]) -> Topic:
+        replicas = ids_by_partition(body["partitions"])
+        adding = ids_by_partition(body.get("adding_replicas") or {})
+        removing = ids_by_partition(body.get("removing_replicas") or {})
+        if sorted(replicas) != list(range(len(replicas))) or not replicas:
+            raise ValueError
+        partitions = tuple(
+            Assignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
+            for number in range(len(replicas))
+        )
+        return Topic(path.rpartition("/")[2], read_topic_id(str(body["topic_id"])), partitions, configs or {})
+
+    return read_json(path, data, "a topic: JSON with topic_id and partitions 0, 1, ... as lists of node ids", parse)
+
+
+def ids_by_partition(body: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    found = {int(number): tuple(int(each) for each in ids) for number, ids in body.items()}
+    if any(not ids or len(set(ids)) != len(ids) or min(ids) < 0 for ids in found.values()):
+        raise ValueError
+    return found
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Kafka's form of a UUID: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def read_topic_id(text: str) -> bytes:
+    try:
+        found = base64.urlsafe_b64decode(text + "==")
+    except binascii.Error as error:
+        raise ValueError from error
+    if len(found) != TOPIC_ID_BYTES:
+        raise ValueError
+    return found
+
+
+def state_json(state: State) -> bytes:
+    """`/brokers/topics/[topic]/partitions/[p]/state`.
+
+    >>> state_json(State(2, 7, (2,), (1,), {1: "a"}, controller_epoch=4, cause="died"))
+    b'{"controller_epoch":4,"leader":2,"version":1,"leader_epoch":7,"isr":[2],"muster":{"elr":[1],"dirs":{"1":"a"},"cause":"died"}}'
+    """
+    ours: dict[str, object] = {
+        "elr": list(state.elr),
+        "dirs": {str(node): directory for node, directory in sorted(state.directories.items())},
+        "cause": state.cause,
+    }
+    if state.unclean_epoch != NO_EPOCH:
+        ours["unclean_epoch"] = state.unclean_epoch
+    return as_json(
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        version=1,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        muster=ours,
+    )
+
+
+def read_state(path: str, data: bytes, version: int) -> State:
+    """The state of a partition; `version`: of its znode, which is the partition epoch."""
+
+    def parse(body: Mapping[str, Any]) -> State:
+        ours = body.get("muster") or {}
+        return State(
+            leader=int(body["leader"]),
+            leader_epoch=int(body["leader_epoch"]),
+            isr=tuple(int(each) for each in body["isr"]),
+            elr=tuple(int(each) for each in ours.get("elr", ())),
+            directories={int(node): str(directory) for node, directory in ours.get("dirs", {}).items()},
+            controller_epoch=int(body["controller_epoch"]),
+            partition_epoch=version,
+            unclean_epoch=int(ours.get("unclean_epoch", NO_EPOCH)),
+            cause=str(ours.get("cause", "")),
+        )
+
+    return read_json(path, data, "a partition's state: JSON with leader, isr, leader_epoch, controller_epoch", parse)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVersion:
+    """`/muster/cluster/version`: what the last write of states and topics was."""
+
+    controller_epoch: int
+    sequence: int
+
+    def to_json(self) -> bytes:
+        """
+        >>> ClusterVersion(4, 1882).to_json()
+        b'{"version":1,"controller_epoch":4,"sequence":1882}'
+        """
+        return as_json(version=1, controller_epoch=self.controller_epoch, sequence=self.sequence)
+
+
+def read_cluster_version(path: str, data: bytes) -> ClusterVersion:
+    return read_json(
+        path,
+        data,
+        "the cluster's version: JSON with controller_epoch and sequence",
+        lambda body: ClusterVersion(int(body["controller_epoch"]), int(body["sequence"])),
+    )
+
+
+def config_json(configs: Mapping[str, str]) -> bytes:
+    """`/config/topics/[topic]`, `/config/brokers/[id]`.
+
+    >>> config_json({"min.insync.replicas": "2"})
+    b'{"version":1,"config":{"min.insync.replicas":"2"}}'
+    """
+    return as_json(version=1, config=dict(configs))
+
+
+def read_config(path: str, data: bytes) -> dict[str, str]:
+    return read_json(
+        path,
+        data,
+        'settings: JSON like {"version":1,"config":{}}',
+        lambda body: {str(name): str(value) for name, value in (body.get("config") or {}).items()},
+    )
+
+
+def config_change_json(entity_path: str) -> bytes:
+    """
+    >>> config_change_json("topics/orders")
+    b'{"version":2,"entity_path":"topics/orders"}'
+    """
+    return as_json(version=2, entity_path=entity_path)
+
+
+def read_config_change(path: str, data: bytes) -> str:
+    return read_json(path, data, 'a change of settings: JSON with "entity_path"', lambda body: str(body["entity_path"]))
+
+
+def preferred_json(places: Sequence[TopicPartition]) -> bytes:
+    """
+    >>> preferred_json([TopicPartition("t", 0)])
+    b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    """
+    return as_json(version=1, partitions=[{"topic": each.topic, "partition": each.partition} for each in places])
+
+
+def read_preferred(path: str, data: bytes) -> tuple[TopicPartition, ...]:
+    def parse(body: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(str(each["topic"]), int(each["partition"])) for each in body["partitions"])
+
+    return read_json(path, data, "an election that is asked for: JSON with partitions", parse)
+
+
+def reassignment_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """
+    >>> reassignment_json({TopicPartition("t", 0): (4, 5)})
+    b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5]}]}'
+    """
+    return as_json(
+        version=1,
+        partitions=[
+            {"topic": place.topic, "partition": place.partition, "replicas": list(ids)} for place, ids in wanted.items()
+        ],
+    )
+
+
+def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    def parse(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(int(node) for node in each["replicas"])
+            for each in body["partitions"]
+        }
+
+    return read_json(path, data, "a reassignment that is asked for: JSON with partitions and replicas", parse)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIds:
+    """`/latest_producer_id_block`: who took the last block, and which it is; both ends belong to it."""
+
+    node: int
+    first: int
+    last: int
+
+    @classmethod
+    def after(cls, taken: "ProducerIds | None", node: int) -> "ProducerIds":
+        """The next block, for a node."""
+        first = 0 if taken is None else taken.last + 1
+        return cls(node, first, first + PRODUCER_IDS - 1)
+
+    def to_json(self) -> bytes:
+        """
+        >>> ProducerIds(2, 3000, 3999).to_json()
+        b'{"version":1,"broker":2,"block_start":"3000","block_end":"3999"}'
+        """
+        return as_json(version=1, broker=self.node, block_start=str(self.first), block_end=str(self.last))
+
+
+def read_producer_ids(path: str, data: bytes) -> ProducerIds:
+    def parse(body: Mapping[str, Any]) -> ProducerIds:
+        found = ProducerIds(int(body["broker"]), int(body["block_start"]), int(body["block_end"]))
+        if not 0 <= found.first <= found.last:
+            raise ValueError
+        return found
+
+    return read_json(path, data, "a block of producer ids: JSON with broker, block_start and block_end", parse)
+
+
+def entity_of(path: str, entity_path: str) -> tuple[str, str]:
+    """(`topics` or `brokers`, name) of a change of settings."""
+    kind, _, name = entity_path.partition("/")
+    if kind not in ("topics", "brokers") or not name:
+        raise MalformedZnode(path, entity_path.encode(), "topics/[name] or brokers/[id]")
+    return kind, name

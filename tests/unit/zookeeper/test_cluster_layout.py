@@ -1,0 +1,112 @@
+"""What a cluster writes into ZooKeeper comes back as it was, what tools wrote is taken, what is neither is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.errors import MalformedZnode
+
+IDS = st.integers(0, 2**31 - 1)
+SETS = st.lists(IDS, min_size=1, max_size=5, unique=True).map(tuple)
+NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
+STATES = st.builds(
+    State,
+    leader=IDS,
+    leader_epoch=IDS,
+    isr=SETS,
+    elr=SETS,
+    directories=st.dictionaries(IDS, NAMES, max_size=4),
+    controller_epoch=IDS,
+    partition_epoch=IDS,
+    unclean_epoch=st.just(NO_EPOCH) | IDS,
+    cause=st.text(max_size=20),
+)
+
+
+@given(STATES)
+def test_a_state_comes_back(state: State) -> None:
+    assert layout.read_state("/s", layout.state_json(state), state.partition_epoch) == state
+
+
+@given(st.lists(st.builds(Assignment, SETS, SETS, SETS), min_size=1, max_size=5), st.binary(min_size=16, max_size=16))
+def test_a_topic_comes_back(partitions: list[Assignment], topic_id: bytes) -> None:
+    topic = Topic("t", topic_id, tuple(partitions), {"a": "b"})
+    assert layout.read_topic("/brokers/topics/t", layout.topic_json(topic), {"a": "b"}) == topic
+
+
+@pytest.mark.parametrize("host", ["box", "127.0.0.1", "::1"])
+def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
+    doors = (Endpoint("PLAINTEXT", host, 9092), Endpoint("REPLICATION", host, 9094), Endpoint("SASL_SSL", host, 9093))
+    node = Node(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east")
+    data = layout.registration_json(node, timestamp_ms=1, first=doors[0])
+    assert layout.read_registration("/brokers/ids/3", data, 77) == node
+    assert json.loads(data)["listener_security_protocol_map"] == {
+        "PLAINTEXT": "PLAINTEXT", "REPLICATION": "PLAINTEXT", "SASL_SSL": "SASL_SSL"
+    }  # fmt: skip
+
+
+def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:
+    """Z2: one without `muster.directory`, or with other features, is not counted."""
+    beside = b'{"host":"h","port":1,"version":4,"endpoints":[]}'
+    newer = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","unclean":false,"features":2}}'
+    assert layout.read_registration("/brokers/ids/1", beside, 5) is None
+    assert layout.read_registration("/brokers/ids/1", newer, 5) is None
+
+
+def test_a_state_that_a_tool_of_that_era_wrote_has_defaults() -> None:
+    """Z1: no eligible leader replicas, and directories unknown."""
+    data = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":3,"isr":[2,3],"later":{}}'
+    assert layout.read_state("/s", data, 9) == State(2, 3, (2, 3), controller_epoch=1, partition_epoch=9)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"topic_id":"AAAA","partitions":{"0":[1]}}',
+        b'{"partitions":{"0":[1]}}',
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{}}',
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"1":[1]}}',
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[1,1]}}',
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[]}}',
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[-1]}}',
+    ],
+)
+def test_what_is_no_topic_is_refused_with_its_path(data: bytes) -> None:
+    with pytest.raises(MalformedZnode, match="/brokers/topics/t"):
+        layout.read_topic("/brokers/topics/t", data)
+
+
+@given(st.dictionaries(st.builds(TopicPartition, NAMES, IDS), SETS, max_size=4))
+def test_what_is_asked_of_the_controller_comes_back(wanted: dict[TopicPartition, tuple[int, ...]]) -> None:
+    assert layout.read_reassignment("/r", layout.reassignment_json(wanted)) == wanted
+    assert layout.read_preferred("/p", layout.preferred_json(list(wanted))) == tuple(wanted)
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
+def test_the_version_of_the_cluster_comes_back(epoch: int, sequence: int) -> None:
+    version = layout.ClusterVersion(epoch, sequence)
+    assert layout.read_cluster_version(layout.CLUSTER_VERSION, version.to_json()) == version
+
+
+def test_blocks_of_producer_ids_follow_each_other() -> None:
+    """A4: blocks of 1,000, both ends included, as Kafka writes them."""
+    first = layout.ProducerIds.after(None, 1)
+    second = layout.ProducerIds.after(layout.read_producer_ids("/l", first.to_json()), 2)
+    assert (first, second) == (layout.ProducerIds(1, 0, 999), layout.ProducerIds(2, 1000, 1999))
+    with pytest.raises(MalformedZnode):
+        layout.read_producer_ids("/l", b'{"version":1,"broker":2,"block_start":"9","block_end":"3"}')
+
+
+def test_settings_and_their_changes_come_back() -> None:
+    assert layout.read_config("/c", layout.config_json({"min.insync.replicas": "2"})) == {"min.insync.replicas": "2"}
+    changed = layout.read_config_change("/n", layout.config_change_json("topics/orders"))
+    assert layout.entity_of("/n", changed) == ("topics", "orders")
+    with pytest.raises(MalformedZnode):
+        layout.entity_of("/n", "users/bob")

@@ -54,7 +54,7 @@ class Desk(Protocol):
         """What it comes to, off the loop. Raises LoginFailed, Busy."""
 
     def identity(self, success: Success, mechanism: str, host: str) -> Identity:
-        """Who that is, and until when it may be believed."""
+        """Who that is, and until when it may be believed. Raises LoginFailed for who has gone meanwhile."""
 
     def failed(self, host: str, mechanism: str, why: str) -> None: ...
 

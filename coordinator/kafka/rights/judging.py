@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.acl.authorizer import MOST_CHARACTERS_KEPT, Authorizer
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.acl.rights import ANY_TOPIC, REFUSALS, Right
 from muster.coordinator.security.acl.words import missing
@@ -101,9 +101,10 @@ class May:
         if peer.cleared.get(asked) is moment:
             return True
         if self._allows(peer.identity, right.operation, right.resource_type, name):
-            if len(peer.cleared) >= MOST_CLEARED:
-                peer.cleared.clear()
-            peer.cleared[asked] = moment
+            if len(name) <= MOST_CHARACTERS_KEPT:
+                if len(peer.cleared) >= MOST_CLEARED:
+                    peer.cleared.clear()
+                peer.cleared[asked] = moment
             return True
         if right.instead is not None and self.quietly(call, right, name):
             return True

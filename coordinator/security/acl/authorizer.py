@@ -21,6 +21,9 @@ ALLOWED_BY: Final = {
 MOST_KEPT: Final = 100_000
 """Decisions that are kept; then all of them are forgotten."""
 
+MOST_CHARACTERS_KEPT: Final = 256
+"""Of a name that a decision is kept for: names are the client's, and those of topics and groups are shorter."""
+
 MOST_NAMES_KEPT: Final = 1_000
 """Of who asks about very many."""
 
@@ -155,9 +158,11 @@ class AclAuthorizer:
         asked = (who.principal, who.host, operation << 8 | kind, name)
         kept = lists.kept.get(asked)
         if kept is None:
-            if len(lists.kept) >= MOST_KEPT:
-                lists.kept.clear()
-            kept = lists.kept[asked] = self._decide(lists, who, operation, kind, name)
+            kept = self._decide(lists, who, operation, kind, name)
+            if len(name) <= MOST_CHARACTERS_KEPT:
+                if len(lists.kept) >= MOST_KEPT:
+                    lists.kept.clear()
+                lists.kept[asked] = kept
         return kept
 
     def allows_any(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:

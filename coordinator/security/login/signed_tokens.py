@@ -156,7 +156,7 @@ def speaker_of(claims: Mapping[str, Any], expected: Expected, now_s: float) -> S
     if expected.audiences and not meant & expected.audiences:
         raise Unbelieved("audience")
     name = claims.get(expected.sub_claim)
-    if not isinstance(name, str) or not name.strip() or len(name) > MOST_USER_NAME_CHARS or "\0" in name:
+    if not isinstance(name, str) or not name.strip() or len(name) > MOST_USER_NAME_CHARS or not name.isprintable():
         raise Unbelieved("subject")
     return Speaker(name, until_s)
 

@@ -35,6 +35,8 @@ from muster.storage.errors import StorageError
 OK: Final = (ErrorCode.NONE, "")
 MECHANISM_OF: Final = {number: name for name, number in scram.NUMBERS.items()}
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+MOST_GONE: Final = 1_000
+"""Ended tokens that make room for a new one at once."""
 
 Outcome = tuple[int, str]
 """A code of Kafka's, and a sentence."""
@@ -177,7 +179,7 @@ class Accounts:
             raise CoordinatorError(
                 ErrorCode.POLICY_VIOLATION, f"there are {len(self.tokens())} tokens, as many as are kept; revoke some"
             )
-        return [Change(TokenKey(id_), None) for id_ in ended]
+        return [Change(TokenKey(id_), None) for id_ in ended[:MOST_GONE]]
 
     async def _kept(self, changes: Sequence[Change]) -> None:
         """Raises CoordinatorError."""

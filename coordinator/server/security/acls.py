@@ -10,9 +10,6 @@ from muster.coordinator.security.acl.validation import MOST_ACLS
 from muster.coordinator.security.facts import AclKey, Change
 from muster.coordinator.server.security.store import SecurityStore
 
-MOST_AT_ONCE: Final = 200
-"""Entries of one write: however long their names, they fit it."""
-
 MOST_COMPARED: Final = 100_000
 """Entries times filters that are compared at once; more of them are, in a thread."""
 
@@ -37,13 +34,13 @@ class Acls:
         fresh = [acl for acl in dict.fromkeys(acls) if acl not in there]
         if len(there) + len(fresh) > MOST_ACLS:
             raise TooManyAcls(f"{len(there)} entries are there, and {len(fresh)} to come; expected at most {MOST_ACLS}")
-        await self._write([Change(AclKey(acl), acl) for acl in fresh])
+        await self._store.write_all([Change(AclKey(acl), acl) for acl in fresh])
 
     async def delete(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
         """Take away what each filter means, and tell it. Raises StorageError."""
         matching = await self._found(wanted)
         gone = dict.fromkeys(acl for some in matching for acl in some)
-        await self._write([Change(AclKey(acl), None) for acl in gone])
+        await self._store.write_all([Change(AclKey(acl), None) for acl in gone])
         return matching
 
     async def _found(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
@@ -52,7 +49,3 @@ class Acls:
             return [found(there, each) for each in wanted]
         copied = frozenset(there)
         return await asyncio.to_thread(lambda: [found(copied, each) for each in wanted])
-
-    async def _write(self, changes: Sequence[Change]) -> None:
-        for begin in range(0, len(changes), MOST_AT_ONCE):
-            await self._store.write(changes[begin : begin + MOST_AT_ONCE])

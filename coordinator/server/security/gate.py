@@ -16,6 +16,7 @@ from muster.coordinator.security.state import SecurityState
 
 BEARER: Final = "bearer "
 TOKEN: Final = "TOKEN"
+BEARER_TOKEN: Final = "OAUTHBEARER"
 MTLS: Final = "mTLS"
 
 MISSING: Final = (
@@ -63,6 +64,8 @@ class Gate:
         self._wall_s = wall_s
         self._known: dict[tuple[str, str], Identity] = {}
         self._seen: set[str] = set()
+        self._keys = 0
+        """How often those of signed tokens have changed."""
         self._certified: dict[tuple[str, str, bytes], Identity] = {}
         self._lasting: dict[asyncio.Timeout, str] = {}
 
@@ -75,6 +78,12 @@ class Gate:
         for timeout, token_id in self._lasting.items():
             if token_id and token_id not in tokens and not timeout.expired():
                 timeout.reschedule(now_s)
+
+    def keys_changed(self) -> None:
+        """Keys have come or gone: signed tokens are looked at anew when they are shown next. What one opened goes on."""
+        self._keys += 1
+        self._known = {key: each for key, each in self._known.items() if each.mechanism != BEARER_TOKEN}
+        self._seen = {authorization for _, authorization in self._known}
 
     def known(self, host: str, authorization: str) -> Identity | None:
         """See `AsksWho.known`."""
@@ -95,8 +104,10 @@ class Gate:
         if authorization:
             if (known := self.known(host, authorization)) is not None:
                 return known
+            keys = self._keys
             identity = await self._of_token(host, authorization, door)
-            self._keep(host, authorization, identity)
+            if keys == self._keys:
+                self._keep(host, authorization, identity)
             return identity
         if certificate is not None and self._principal_of is not None:
             return self._of_certificate(self._principal_of, host, certificate, door)
@@ -130,8 +141,8 @@ class Gate:
         try:
             signed = await self._verify(text)
         except ValueError as error:
-            raise self._refused(host, door, "OAUTHBEARER", str(error)) from None
-        return Identity(Principal("User", signed.name), host, "OAUTHBEARER", self._monotonic_s(signed.until_s))
+            raise self._refused(host, door, BEARER_TOKEN, str(error)) from None
+        return Identity(Principal("User", signed.name), host, BEARER_TOKEN, self._monotonic_s(signed.until_s))
 
     def _of_certificate(
         self, principal_of: Callable[[bytes, str], Principal], host: str, certificate: bytes, door: str

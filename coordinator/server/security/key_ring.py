@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
@@ -58,6 +59,9 @@ class KeyRing:
         )
         self._checking = Hashing("muster-tokens")
         self._keys = Keys()
+        self._document = b""
+        self.changed: Callable[[], None] = lambda: None
+        """Called on the loop when other keys count: what was believed by one that is gone is not any more."""
         self._seen: object = None
         self._tried_s = float("-inf")
         self._reading: asyncio.Task[bool] | None = None
@@ -119,12 +123,14 @@ class KeyRing:
                 await self._refresh()
 
     async def _refresh(self) -> bool:
-        self._tried_s = time.monotonic()
+        self._tried_s, before = time.monotonic(), self._document
         try:
             await asyncio.to_thread(self._read)
         except (OSError, ValueError) as error:
             log.warning("no keys for signed tokens", url=self._url, why=str(error))
             return False
+        if self._document != before:
+            self.changed()
         return True
 
     def _read(self) -> None:
@@ -139,7 +145,7 @@ class KeyRing:
                 document = answer.read(MOST_JWKS_BYTES + 1)
         if len(document) > MOST_JWKS_BYTES:
             raise ValueError(f"it has more than {MOST_JWKS_BYTES} bytes")
-        self._keys = keys_of(document)
+        self._keys, self._document = keys_of(document), document
 
 
 def stamp(file: Path) -> object:

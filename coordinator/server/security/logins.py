@@ -79,7 +79,9 @@ class Logins:
             raise
 
     def identity(self, success: Success, mechanism: str, host: str) -> Identity:
-        """See `Desk`."""
+        """See `Desk`. What a login was compared with may have gone since: it is looked at when it is through."""
+        if mechanism != "OAUTHBEARER" and success.name not in self._state.users:
+            raise LoginFailed("deleted")
         now_s = time.monotonic()
         until_s = now_s + self._max_reauth_s if self._max_reauth_s else inf
         if success.until_s != inf:

@@ -54,7 +54,7 @@ class QuotaBook:
                 if figures != now.get(entity, {})
             ]
             if not validate_only:
-                await self._store.write(changes)
+                await self._store.write_all(changes)
         return told
 
 

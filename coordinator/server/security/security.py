@@ -51,6 +51,8 @@ class Security:
             failed=self.failures.told,
             principal_of=None if certificates is None else certificates.principal_of,
         )
+        if self.keys is not None:
+            self.keys.changed = self.gate.keys_changed
         self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.failures.told)
         self.rights = Rights(self.authorizer, self.audit)
         self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from muster.coordinator.security.facts import Change
 from muster.coordinator.security.records import Unreadable, decode, encode
@@ -20,6 +20,10 @@ READ_BYTES: Final = 4 << 20
 MOST_CHANGES: Final = 10_000
 MOST_BYTES: Final = 4 << 20
 """Of one write."""
+MOST_AT_ONCE: Final = 200
+"""Changes of one of several writes, so that the loop does not turn them into bytes for long."""
+
+Record: TypeAlias = tuple[bytes, bytes | None, int | None]
 
 
 class SecurityDamaged(DataDirectoryError):
@@ -35,6 +39,8 @@ class SecurityStore:
         self._writing = asyncio.Lock()
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._broken = ""
+        self._under_way: set[asyncio.Task[None]] = set()
+        """Writes; the event loop itself keeps no task alive."""
 
     def load(self) -> None:
         """Read what there is; make the topic where there is none. Blocks. Raises SecurityDamaged, StorageError."""
@@ -61,15 +67,29 @@ class SecurityStore:
     async def write(self, changes: Sequence[Change]) -> None:
         """All of it, or nothing; durable, and in force, on return. Raises ValueError, StorageError.
 
-        After a write that the disk has failed nobody knows what a restart would find: further ones are refused.
+        After a write that the disk has failed nobody knows what a restart would find: further ones are refused. Whoever
+        is cancelled meanwhile (a client that hung up) leaves the write to come to its end: what is durable is in force.
         """
         if len(changes) > MOST_CHANGES:
             raise ValueError(f"{len(changes)} changes at once; expected at most {MOST_CHANGES}")
         records = [(*encode(change), None) for change in changes]
         if not records:
             return
-        if (size := sum(len(key) + len(value or b"") for key, value, _ in records)) > MOST_BYTES:
+        if (size := sum(map(size_of, records))) > MOST_BYTES:
             raise ValueError(f"the changes take {size} bytes together; expected at most {MOST_BYTES}")
+        writing = asyncio.create_task(self._write(records, changes))
+        self._under_way.add(writing)
+        writing.add_done_callback(self._under_way.discard)
+        await asyncio.shield(writing)
+
+    async def write_all(self, changes: Sequence[Change]) -> None:
+        """However many, in as many writes as they take. Of what the disk fails a part may stand. Raises ValueError,
+        StorageError.
+        """
+        for portion in portions(changes):
+            await self.write(portion)
+
+    async def _write(self, records: Sequence[Record], changes: Sequence[Change]) -> None:
         async with self._writing:
             if self._broken:
                 raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
@@ -109,3 +129,22 @@ class SecurityStore:
             f"{SECURITY_TOPIC}-0 at offset {offset}: {why}; the node does not start without knowing who may do what; "
             "restore the data directory, or start once with authorizer=none on loopback, and set users and rights anew"
         )
+
+
+def size_of(record: Record) -> int:
+    return len(record[0]) + len(record[1] or b"")
+
+
+def portions(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """The same, in order, as many together as one write may have. Raises ValueError for one that is too large."""
+    portion: list[Change] = []
+    size = 0
+    for change in changes:
+        of_one = size_of((*encode(change), None))
+        if portion and (len(portion) >= MOST_AT_ONCE or size + of_one > MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(change)
+        size += of_one
+    if portion:
+        yield portion

@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.core.rights import NONE, Names, RightsAnew, TopicRights
 from muster.coordinator.security.acl.authorizer import ALLOWED_BY, concerns
 from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.identity import ANYONE, Identity
+from muster.coordinator.security.identity import ANYONE, Identity, Principal
 
 MOST_KEPT: Final = 100_000
 """Principals at their addresses; then those that were met first are forgotten, and have their rights with their next
@@ -20,17 +20,19 @@ class TopicRightsOf:
     def __init__(self, is_super: Callable[[Identity], bool], *, allow_if_no_acl_found: bool = False) -> None:
         self._is_super = is_super
         self._allow_if_none = allow_if_no_acl_found
-        self._kept: dict[Identity, TopicRights] = {}
+        # By principal and address: who logs in again is another Identity each time, and the same somebody.
+        self._kept: dict[tuple[Principal, str], TopicRights] = {}
         self._acls: dict[str, set[Acl]] = defaultdict(set)
         self._ruled: Names | None = None
         self.tell: Callable[[RightsAnew], None] = lambda event: None
 
     def of(self, who: Identity) -> TopicRights:
-        kept = self._kept.get(who)
+        whose = who.principal, who.host
+        kept = self._kept.get(whose)
         if kept is None:
             if len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
-            kept = self._kept[who] = self._made(who)
+            kept = self._kept[whose] = self._made(who)
         return kept
 
     def replace(self, acls: Iterable[Acl]) -> None:
@@ -54,11 +56,11 @@ class TopicRightsOf:
                 del self._acls[principal]
         everybody = str(ANYONE) in concerned or self._allow_if_none
         anew = {}
-        for who, before in self._kept.items():
-            if everybody or str(who.principal) in concerned:
-                now = self._made(who)
+        for whose, before in self._kept.items():
+            if everybody or str(whose[0]) in concerned:
+                now = self._made(Identity(*whose))
                 if now != before:
-                    self._kept[who] = anew[now.who] = now
+                    self._kept[whose] = anew[now.who] = now
         if anew:
             self.tell(RightsAnew(anew))
 

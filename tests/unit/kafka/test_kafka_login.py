@@ -320,6 +320,24 @@ def test_connections_go_with_their_user() -> None:
     told(story)
 
 
+def test_a_login_that_was_begun_before_its_user_was_deleted_comes_to_nothing() -> None:
+    """Its proof fits what was read at the beginning; nobody would have ended the connection afterwards."""
+
+    async def story(house: House) -> None:
+        async with house.client() as connection:
+            await connection.ask("SaslHandshake", 1, mechanism="SCRAM-SHA-256")
+            talk = ScramClient(["SCRAM-SHA-256"], "alice", PASSWORD)
+            first = await connection.ask("SaslAuthenticate", 2, auth_bytes=talk.get_client_first().encode())
+            house.desk._state.apply([Change(UserKey("alice"), None)])
+            house.desk.changed()
+            talk.set_server_first(bytes(first.auth_bytes).decode())
+            last = await connection.ask("SaslAuthenticate", 2, auth_bytes=talk.get_client_final().encode())
+            assert last.error_code == FAILED
+            assert await connection.closed_by_node()
+
+    told(story)
+
+
 def test_more_logins_than_can_be_hashed_are_sent_away_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 0)
 

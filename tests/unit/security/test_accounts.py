@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.security.facts import ApiToken, Change, TokenKey
 from muster.coordinator.security.login import scram
 from muster.coordinator.security.login.api_tokens import hash_of
-from muster.coordinator.security.login.limits import MOST_ALTERATIONS
+from muster.coordinator.security.login.limits import MOST_ALTERATIONS, MOST_TOKENS
 from muster.coordinator.server.security import accounts as accounts_module
 from muster.coordinator.server.security.accounts import Accounts, Salted
 from muster.coordinator.server.security.store import SecurityStore
@@ -145,5 +146,18 @@ def test_limits(store: SecurityStore, monkeypatch: pytest.MonkeyPatch) -> None:
         assert kept.id in store.state.tokens
         with pytest.raises(CoordinatorError, match="at most"):
             await accounts.alter_users([], ["x"] * (MOST_ALTERATIONS + 1))
+
+    told(store, story)
+
+
+def test_where_all_the_tokens_there_may_be_have_ended_a_new_one_is_made_all_the_same(store: SecurityStore) -> None:
+    """All that had ended were taken away with it: more changes than one write may have."""
+
+    async def story(accounts: Accounts) -> None:
+        ended = [f"{number:016x}" for number in range(MOST_TOKENS)]
+        await store.write([Change(TokenKey(id_), ApiToken(id_, "old", "User:old", b"", 1, 2)) for id_ in ended])
+        _, made = await accounts.create_token("new")
+        assert made.id in store.state.tokens
+        assert len(store.state.tokens) <= MOST_TOKENS
 
     told(store, story)

@@ -76,3 +76,14 @@ def test_super_users_may_do_everything_and_decisions_fall_with_the_lists() -> No
     assert not plain.allows(ALICE, READ, ResourceType.TOPIC, "orders")
     plain.replace([entry(READ)])
     assert plain.allows(ALICE, READ, ResourceType.TOPIC, "orders")
+
+
+def test_decisions_about_long_names_are_not_kept() -> None:
+    """Names are the caller's: a hundred thousand of 32 KB, which it had no right to, were kept for it."""
+    lists = AclAuthorizer()
+    lists.replace([entry(READ, name="o", pattern=PatternType.PREFIXED)])
+    for number in range(9):
+        assert lists.allows(ALICE, READ, ResourceType.TOPIC, f"o{number}" + "x" * 30_000)
+        assert not lists.allows(ALICE, READ, ResourceType.TOPIC, f"p{number}" + "x" * 30_000)
+    assert lists.allows(ALICE, READ, ResourceType.TOPIC, "orders")
+    assert len(lists._lists.kept) == 1

@@ -185,3 +185,17 @@ def test_keys_by_https_from_whom_we_believe_and_nowhere_else(tmp_path: Path, mon
             told(elsewhere, unbelieved)
     with endpoint(tmp_path, 500, b"") as broken:
         told(broken, unbelieved)
+
+
+def test_who_keeps_what_was_believed_hears_of_other_keys_and_only_of_those(file: Path) -> None:
+    heard: list[int] = []
+
+    async def story(ring: KeyRing) -> None:
+        ring.changed = lambda: heard.append(1)
+        assert await ring._refresh()
+        assert not heard
+        put(file, jwks(jwk("EC", "new", 1)))
+        assert await ring._refresh()
+        assert heard == [1]
+
+    told(f"file://{file}", story)

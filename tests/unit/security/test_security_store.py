@@ -1,6 +1,7 @@
 """Who may do what, kept in a real log in a real directory."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,3 +160,39 @@ def test_a_value_or_a_write_that_is_too_large_is_refused_before_it_is_written(br
 def test_a_key_without_shape_is_told_as_such(key: bytes) -> None:
     with pytest.raises(Unreadable):
         decode(key, b"{}")
+
+
+def test_who_hangs_up_in_the_middle_leaves_nothing_that_only_a_restart_would_put_in_force(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's hanging up cancels its call: the denial it had sent was durable, and in force only after a restart."""
+    store, flushing, go_on = opened(broker), threading.Event(), threading.Event()
+    flush = Log.flush
+
+    def held(log: Log) -> None:
+        flushing.set()
+        assert go_on.wait(30)
+        flush(log)
+
+    async def story() -> None:
+        call = asyncio.create_task(store.write([Change(AclKey(READS), READS)]))
+        await asyncio.to_thread(flushing.wait, 30)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        go_on.set()
+        await store.write([Change(TopicKey("t"), TopicOwner("a", bytes(16)))])
+
+    monkeypatch.setattr(Log, "flush", held)
+    asyncio.run(story())
+    assert store.state.acls == opened(broker).state.acls == {READS}
+
+
+def test_more_than_one_write_takes_is_written_in_several(broker: Broker) -> None:
+    """Names of 4,096 characters take six bytes each where they have to be escaped."""
+    long = [READS._replace(name=f"{number:04}" + "\x01" * 4_000) for number in range(400)]
+    store = opened(broker)
+    asyncio.run(store.write_all([Change(AclKey(acl), acl) for acl in long]))
+    assert opened(broker).state.acls == set(long)
+    asyncio.run(store.write_all([Change(AclKey(acl), None) for acl in long]))
+    assert not opened(broker).state.acls

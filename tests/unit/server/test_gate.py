@@ -172,3 +172,35 @@ def test_no_more_callers_are_kept_than_the_limit_and_none_by_a_long_token(monkey
         assert gate.known("h", "Bearer " + "x" * 5_000) is None
 
     asyncio.run(run())
+
+
+def test_a_signed_token_is_looked_at_anew_once_other_keys_count() -> None:
+    """A key that was lost is taken out of the set: whoever had shown a token of it was believed until its end."""
+
+    async def run() -> None:
+        believed, entered, go_on = {"a.b.c"}, asyncio.Event(), asyncio.Event()
+
+        async def verify(text: str) -> Signed:
+            found = text in believed
+            entered.set()
+            await go_on.wait()
+            if not found:
+                raise ValueError("key")
+            return Signed("robot", time.time() + 3_600)
+
+        gate = Gate(SecurityState(), verify=verify)
+        asking = asyncio.create_task(gate.identify(host="h", authorization="Bearer a.b.c"))
+        await entered.wait()
+        gate.keys_changed()
+        go_on.set()
+        await asking
+        assert gate.known("h", "Bearer a.b.c") is None, "it was looked at before the keys changed"
+        await gate.identify(host="h", authorization="Bearer a.b.c")
+        assert gate.known("h", "Bearer a.b.c")
+        believed.clear()
+        gate.keys_changed()
+        assert not gate.seen("Bearer a.b.c")
+        with pytest.raises(NotAuthenticated):
+            await gate.identify(host="h", authorization="Bearer a.b.c")
+
+    asyncio.run(run())

@@ -80,7 +80,7 @@ class Gate:
                 timeout.reschedule(now_s)
 
     def keys_changed(self) -> None:
-        """Keys have come or gone: signed tokens are looked at anew when they are shown next. What one opened goes on."""
+        """Keys have come or gone: signed tokens are looked at anew when shown next. What one opened goes on."""
         self._keys += 1
         self._known = {key: each for key, each in self._known.items() if each.mechanism != BEARER_TOKEN}
         self._seen = {authorization for _, authorization in self._known}

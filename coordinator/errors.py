@@ -12,11 +12,17 @@ class ErrorCode(IntEnum):
 
     NONE = 0
     UNKNOWN_SERVER_ERROR = -1
+    OFFSET_OUT_OF_RANGE = 1
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_GROUP_ID = 24
@@ -28,16 +34,29 @@ class ErrorCode(IntEnum):
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
     RESOURCE_NOT_FOUND = 91
@@ -45,6 +64,8 @@ class ErrorCode(IntEnum):
     UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_CLUSTER_ID = 104
+    INELIGIBLE_REPLICA = 107
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
@@ -74,6 +95,17 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNRELEASED_INSTANCE_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.INELIGIBLE_REPLICA,
     }
 )
 
@@ -104,6 +136,33 @@ MEANINGS = {
     ErrorCode.DUPLICATE_RESOURCE: "a user is named twice in one request; name each once",
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "a name, a password or its iterations are not what is taken; the message says",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset lies before the log's start or past its end",
+    ErrorCode.LEADER_NOT_AVAILABLE: "nobody leads the partition right now; ask for the metadata again",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this node does not lead the partition; ask for the metadata again",
+    ErrorCode.REQUEST_TIMED_OUT: "it was not done in time, and may be done yet",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; nothing was written",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        "it was written, and fewer replicas are in sync by now than min.insync.replicas asks for"
+    ),
+    ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of this name already",
+    ErrorCode.INVALID_PARTITIONS: "that many partitions cannot be",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer nodes than copies asked for",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: (
+        "the assignment names a node twice, or one that is not there, or lists of unequal length"
+    ),
+    ErrorCode.NOT_CONTROLLER: "this node is not the controller; look it up again",
+    ErrorCode.FENCED_LEADER_EPOCH: "the leader epoch is an older one; ask for the metadata again",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "the leader epoch is newer than the one known here; try again shortly",
+    ErrorCode.STALE_BROKER_EPOCH: "the node has registered anew since, or is not known yet",
+    ErrorCode.OFFSET_NOT_AVAILABLE: (
+        "the leader is new, and does not know yet how far its log counts; try again shortly"
+    ),
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the first replica is not live and in sync",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is live that may lead",
+    ErrorCode.ELECTION_NOT_NEEDED: "the leader is already the one that would be elected",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "the partition is not being moved",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the request is meant for another cluster",
+    ErrorCode.INELIGIBLE_REPLICA: "a replica may not be in sync: it is not live, goes down, or has registered anew",
 }
 
 

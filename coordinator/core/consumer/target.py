@@ -8,7 +8,7 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
 from muster.coordinator.core.consumer import history
-from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
 from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import consumer as held
@@ -225,6 +225,14 @@ def readable_of(group: ConsumerGroup, member: ConsumerMember, told: Shares | Non
         return told
     subscribed, names = group.subscribed_names(member), step.state.topic_names
     return {topic: partitions for topic, partitions in told.items() if names.get(topic) in subscribed} or None
+
+
+def has_what_it_may_not(group: ConsumerGroup, member: ConsumerMember, state: ShardState) -> bool:
+    """Whether its next word takes topics from it that it may no longer read, whenever the next target is due."""
+    if member.rights is None or member.state is MemberState.UNREVOKED:
+        return False
+    subscribed, names = group.subscribed_names(member), state.topic_names
+    return any(names.get(topic) not in subscribed for topic in member.assigned)
 
 
 def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[Trigger]:

@@ -1,13 +1,16 @@
 """18. Nobody is given, or told of, what he may not read.
 
 By the rights that came with what a member said last, or that it was heard to have since. Where members plan for
-themselves nothing is promised: the fetch is refused. What it has already it may hear of once more, as long as it
-has not let go of what was taken from it before.
+themselves nothing is promised: the fetch is refused. What a member of a KIP-848 group has already, whichever protocol
+it speaks, it may hear of once more, as long as it has not let go of what was taken from it before (UNREVOKED): one
+thing after the other is taken from it, as in Kafka, and what it is told meanwhile is what it is to keep so far. It has
+what it was told last, in whichever kind of group: a classic group may have become a KIP-848 group since.
 """
 
 from collections.abc import Iterable
 
 from muster.assignors.data.user_data import parse_assignment
+from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
 from muster.coordinator.core.events import ConsumerHeartbeat, Event, JoinGroup, SessionHeartbeat, SyncGroup
 from muster.coordinator.core.rights import RightsAnew, TopicRights
@@ -22,7 +25,7 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         self._may: dict[tuple[int, str], TopicRights] = {}
         """By shard and who: what the shard has been told last."""
         self._had: dict[tuple[str, str], frozenset[str]] = {}
-        """What a KIP-848 member was told last, by group and member."""
+        """What a member was told last, by group and member."""
         self._who: dict[tuple[str, str], str] = {}
         """By group and member."""
 
@@ -50,19 +53,26 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         group = next((each for each in core.consumer_groups.values() if reply.member_id in each.members), None)
         if group is None or reply.assignment is None:
             return
-        topics, key = (
-            frozenset(reply.names[topic] for topic in reply.assignment if topic in reply.names),
-            (group.id, reply.member_id),
-        )
-        fresh, self._had[key] = topics - self._had.get(key, frozenset()), topics
+        topics = frozenset(reply.names[topic] for topic in reply.assignment if topic in reply.names)
+        fresh = topics - self._kept(core, group.id, reply.member_id, topics)
         self.world.census["shares under rights"] += self._given(shard, group.id, reply.member_id, fresh)
 
     def _synced(self, shard: int, core: Shard, event: SyncGroup, reply: SyncReply) -> None:
+        if reply.protocol_type != "consumer" or not reply.assignment:
+            return
+        shares = parse_assignment(reply.assignment).partitions
+        topics = frozenset(topic for topic, numbers in shares.items() if numbers)
+        kept = self._kept(core, event.group_id, event.member_id, topics)
         group = core.groups.get(event.group_id)
-        planned = event.group_id in core.consumer_groups or (group is not None and bool(group.remote))
-        if planned and reply.protocol_type == "consumer" and reply.assignment:
-            topics = parse_assignment(reply.assignment).partitions
-            self._given(shard, event.group_id, event.member_id, [t for t, numbers in topics.items() if numbers])
+        if event.group_id in core.consumer_groups or (group is not None and bool(group.remote)):
+            self._given(shard, event.group_id, event.member_id, topics - kept)
+
+    def _kept(self, core: Shard, group_id: str, member_id: str, topics: frozenset[str]) -> frozenset[str]:
+        """What it has already, and is still to let go of something else; it is told these topics now."""
+        had, self._had[group_id, member_id] = self._had.get((group_id, member_id), frozenset()), topics
+        group = core.consumer_groups.get(group_id)
+        member = group.members.get(member_id) if group else None
+        return had if member is not None and member.state is MemberState.UNREVOKED else frozenset()
 
     def _given(self, shard: int, group_id: str, member_id: str, topics: Iterable[str]) -> bool:
         rights = self._may.get((shard, self._who.get((group_id, member_id), "")))

@@ -162,7 +162,9 @@ def sync_group(group: ConsumerGroup, request: SyncGroup, step: Step) -> None:
     protocol = side.protocols[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, protocol.name):
         raise inconsistent(f"member {member.id!r} joined with protocol {protocol.name!r} of type {CONSUMER!r}")
-    if member.epoch < group.target_epoch and member.state is not MemberState.UNREVOKED:
+    if member.state is not MemberState.UNREVOKED and (
+        member.epoch < group.target_epoch or target.has_what_it_may_not(group, member, step.state)
+    ):
         raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
     step.disarm(group.fetch_timer(member.id))
     renew_session(group, member, step)
@@ -189,6 +191,8 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
 
 def called_back(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
     if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED:
+        return True
+    if target.has_what_it_may_not(group, member, step.state):
         return True
     wanted = target.wanted_by(group, member, step)
     return member.state is MemberState.UNRELEASED and not available(group, member, wanted, member.assigned)[1]

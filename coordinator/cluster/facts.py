@@ -103,12 +103,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as ZooKeeper has it: assignments by partition number, and what is set for it (strings, as written)."""
+    """A topic as ZooKeeper has it: assignments by partition number, and what is set for it (strings, as written).
+
+    version: of its znode when it was read; NO_EPOCH where that is not known."""
 
     name: str
     topic_id: bytes
     partitions: tuple[Assignment, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+    version: int = NO_EPOCH
 
     @property
     def internal(self) -> bool:

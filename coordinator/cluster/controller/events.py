@@ -1,0 +1,221 @@
+"""What the controller hears. Its edge reads znodes and requests, and hands on the facts; it decides nothing.
+
+A request carries an id of the edge's, and is answered once, by `effects.Answer` with that id.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from muster.coordinator.cluster.facts import NO_EPOCH, Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.image import NOTHING, Image, Known
+
+RequestId: TypeAlias = int
+
+
+class ClusterVersion(NamedTuple):
+    """`/muster/cluster/version`: the last write of states and topics, and the version of that znode."""
+
+    known: Known = NOTHING
+    version: int = NO_EPOCH
+
+
+class Elected(NamedTuple):
+    """This node is the controller.
+
+    epoch: the controller epoch that it wrote; epoch_version: the version of `/controller_epoch` by it, which each write
+    checks. version: as read after the election. image: what this node knows as one of the cluster, if it does.
+    `NodesSeen`, `TopicsSeen` (complete) and the `AdminSeen` of what waits in ZooKeeper follow, read after the election;
+    the states when `effects.ReadStates` asks for them.
+    """
+
+    node: int
+    epoch: int
+    epoch_version: int
+    version: ClusterVersion
+    image: Image | None = None
+
+
+class NodesSeen(NamedTuple):
+    """All registrations there are, by node id; those without `muster.directory` left out (Z2)."""
+
+    nodes: Mapping[int, Node]
+
+
+class TopicsSeen(NamedTuple):
+    """Topics as they are in ZooKeeper now, with what is set for them (`Topic.version` told). complete: these are all;
+    else only they were looked at. gone: of those looked at, which were not there."""
+
+    topics: tuple[Topic, ...]
+    complete: bool = False
+    gone: tuple[str, ...] = ()
+
+
+class StatesRead(NamedTuple):
+    """Answer to `effects.ReadStates`: every state there is, by partition (not unit: both halves of a shard), and
+    the cluster's version as it was before the states were read."""
+
+    states: Mapping[TopicPartition, State]
+    version: ClusterVersion
+
+
+class IsrMember(NamedTuple):
+    node: int
+    epoch: int
+    """The node epoch in which the leader knows it."""
+
+
+class IsrItem(NamedTuple):
+    """What a leader asks for one partition (or unit): the in-sync replicas it wants."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+
+
+class AlterIsr(NamedTuple):
+    """AlterPartition. Answered by `effects.IsrAltered`."""
+
+    request: RequestId
+    node: int
+    node_epoch: int
+    items: tuple[IsrItem, ...]
+
+
+class Offline(NamedTuple):
+    """A log that its node cannot read or write (F9)."""
+
+    topic_id: bytes
+    partition: int
+    reason: str
+
+
+class Polled(NamedTuple):
+    """A node asks what is new since `known`. Answered by `image.ClusterState`, within max_wait_ms."""
+
+    request: RequestId
+    node: int
+    node_epoch: int
+    known: Known
+    offline: tuple[Offline, ...] = ()
+    max_wait_ms: int = 500
+
+
+class ShutdownAsked(NamedTuple):
+    """ControlledShutdown. Answered by `effects.ShutdownAnswered`: when the node leads nothing more, or after
+    `Settings.shutdown_wait_ms`."""
+
+    request: RequestId
+    node: int
+    node_epoch: int
+
+
+class Drain(NamedTuple):
+    """`muster cluster drain` (on) and `undrain`: the node leads nothing while it is on, and stays a follower. Answered
+    by `effects.Answered`."""
+
+    request: RequestId
+    node: int
+    on: bool = True
+
+
+class Election(Enum):
+    """Kafka's types of ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectLeaders(NamedTuple):
+    """ElectLeaders, or `/admin/preferred_replica_election` (request None: nobody hears the answer, and the znode is
+    removed). Answered by `effects.Answered`."""
+
+    request: RequestId | None
+    places: tuple[TopicPartition, ...]
+    election: Election = Election.PREFERRED
+
+
+class Reassign(NamedTuple):
+    """AlterPartitionReassignments, or `/admin/reassign_partitions` (request None, as above): the replicas wanted,
+    None to cancel. Answered by `effects.Answered` when it is written that they come and go."""
+
+    request: RequestId | None
+    wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+class DeleteTopics(NamedTuple):
+    """The names in `/admin/delete_topics`, all of them."""
+
+    names: tuple[str, ...]
+
+
+class Broken(NamedTuple):
+    """Somebody's connection to a node broke (C9)."""
+
+    node: int
+
+
+class Refused(NamedTuple):
+    """Answer to `effects.Probe`, about the same registration: when connections were refused by ECONNREFUSED, in
+    milliseconds of the clock of `now_ms`. Empty if one was not refused."""
+
+    node: int
+    node_epoch: int
+    times_ms: tuple[int, ...]
+
+
+class Written(NamedTuple):
+    """The write of this sequence was done."""
+
+    sequence: int
+
+
+class Failure(Enum):
+    EPOCH = "the controller epoch is another by now"
+    VERSION = "a state, a topic, or the cluster's version is not as it was"
+    LOST = "no answer: it may have been done, or be done yet"
+
+
+class WriteFailed(NamedTuple):
+    """The write of this sequence was refused, or its answer was lost."""
+
+    sequence: int
+    failure: Failure
+
+
+class VersionRead(NamedTuple):
+    """Answer to `effects.ReadVersion`."""
+
+    version: ClusterVersion
+
+
+class Tick(NamedTuple):
+    """Time passed: at the moment of the last `effects.WakeAt`, or at any other."""
+
+
+class Resigned(NamedTuple):
+    """This node is the controller no more: its lease ran out (Z8), or another was elected."""
+
+
+Event: TypeAlias = (
+    Elected
+    | NodesSeen
+    | TopicsSeen
+    | StatesRead
+    | AlterIsr
+    | Polled
+    | ShutdownAsked
+    | Drain
+    | ElectLeaders
+    | Reassign
+    | DeleteTopics
+    | Broken
+    | Refused
+    | Written
+    | WriteFailed
+    | VersionRead
+    | Tick
+    | Resigned
+)

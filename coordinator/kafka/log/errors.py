@@ -3,6 +3,13 @@
 from muster.storage.errors import StorageError
 
 
+class NotForReplicas(StorageError):
+    """A client's door was asked as only a replica may ask, which reads what is not committed yet."""
+
+    code = 31
+    name = "CLUSTER_AUTHORIZATION_FAILED"
+
+
 class NoTransactions(StorageError):
     """Transactions are not coordinated here. The code is one that every client takes as final."""
 
@@ -57,3 +64,10 @@ def no_transactions(transactional_id: str) -> NoTransactions:
         f"transactional.id '{transactional_id}' needs a transaction coordinator, which this node has none of. "
         "Leave it out: an idempotent producer needs none."
     )
+
+
+def check_replica(replica_id: int) -> StorageError | None:
+    """The refusal of who calls itself a replica: nodes have a door of their own."""
+    if replica_id < 0:
+        return None
+    return NotForReplicas(f"replica_id is {replica_id}; expected -1, for nodes ask each other at inter.broker.listeners.")

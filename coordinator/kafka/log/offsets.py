@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, no_transactions
+from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, check_replica, no_transactions
 from muster.coordinator.kafka.log.records import READ_COMMITTED, check_epoch, partitions
 from muster.storage.broker.in_turns import at_once_or_off_the_loop
 from muster.storage.broker.requests import LogRequests
@@ -61,8 +61,11 @@ class OffsetHandlers:
         committed = request.isolation_level == READ_COMMITTED
         answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
         asked = list(partitions(request.topics, "partitions"))
+        refusal = check_replica(request.replica_id)
 
         def look(one: tuple[Any, Any]) -> ListedPartition:
+            if refusal is not None:
+                return ListedPartition(one[1].partition_index, refusal.code)
             topic, part = one[0].name, one[1]
             return self._listed(topic, part, committed) if call.api_version else self._beginnings(topic, part)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from muster.coordinator.kafka.log import older_fetch
-from muster.coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
+from muster.coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, check_replica, no_transactions
 from muster.coordinator.kafka.log.produces import SingleBatch
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
@@ -194,6 +194,8 @@ class RecordHandlers:
         """The answer if it need not wait; "too little" to wait for more; None where a thread has to read first."""
         if request.session_id:
             return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        if (refusal := check_replica(request.replica_id)) is not None:
+            return refused_fetch(request, refusal)
         places, fenced = self._places(request)
         read = self._requests.read(places, **bounds(request), hurry=True)
         if read is None:
@@ -290,6 +292,15 @@ def fetch_answer(
             for topic in request.topics
         ]
     )
+
+
+def refused_fetch(request: Any, refusal: StorageError) -> FetchAnswer:
+    """As Kafka refuses a whole fetch: once for all, and for each partition, which is where older clients look."""
+    rows = [
+        FetchedTopic(topic.topic, [FetchedPartition(part.partition, refusal.code) for part in topic.partitions])
+        for topic in request.topics
+    ]
+    return FetchAnswer(rows, refusal.code)
 
 
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:

@@ -425,3 +425,30 @@ def test_offsets_are_found_by_time(version: int) -> None:
         assert (await list_offset(door, version, -4)).error_code == 35
 
     play(story)
+
+
+@pytest.mark.parametrize("version", FETCH)
+def test_who_calls_itself_a_replica_reads_nothing_here(version: int) -> None:
+    """A replica is shown what is not committed yet: nodes have a door of their own for that."""
+
+    async def story(door: Door) -> None:
+        await produce(door, 9, ("t", 0, batch(b"a")))
+        for replica, code in ((0, 31), (2, 31), (-2, 0)):
+            answer = await fetch_all(door, version, ("t", 0, 0), ("t", 1, 0), replica_id=replica)
+            parts = [part for topic in answer.responses for part in topic.partitions]
+            assert [part.error_code for part in parts] == [code] * 2
+            assert [bool(part.records) for part in parts] == [not code, False]
+            assert answer.error_code == (code if version >= 7 else 0)
+
+    play(story)
+
+
+@pytest.mark.parametrize("version", LIST)
+def test_who_calls_itself_a_replica_is_told_of_no_offsets(version: int) -> None:
+    async def story(door: Door) -> None:
+        await produce(door, 9, ("t", 0, batch(b"a")))
+        for replica, told in ((0, (31, -1)), (2, (31, -1)), (-2, (0, 1))):
+            found = await list_offset(door, version, -1, replica_id=replica)
+            assert (found.error_code, found.offset) == told
+
+    play(story)

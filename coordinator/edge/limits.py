@@ -26,6 +26,7 @@ MANY: Final = frozenset(
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
         *("attempts", "logs", "users", "upsertions", "deletions", "creations", "principals", "token_ids"),
         *("entries", "entity", "ops"),
+        *("offline", "new_isr_with_epochs"),
     }
 )
 """Lists of up to MAX_ENTRIES."""

@@ -29,9 +29,12 @@ ProduceResponse 3-9 flexible 9+
             error_message: string? 8+ = null
     throttle_time_ms: int32
 
-FetchRequest 0-12 flexible 12+
+FetchRequest 0-15 flexible 12+
     cluster_id: string? 12+ = null tag 0
-    replica_id: int32 = -1
+    replica_id: int32 0-14 = -1
+    replica_state: {} 15+ tag 1
+        replica_id: int32 = -1
+        replica_epoch: int64 = -1
     max_wait_ms: int32
     min_bytes: int32
     max_bytes: int32 3+ = 2147483647
@@ -39,7 +42,8 @@ FetchRequest 0-12 flexible 12+
     session_id: int32 7+
     session_epoch: int32 7+ = -1
     topics: []
-        topic: string
+        topic: string 0-12
+        topic_id: uuid 13+
         partitions: []
             partition: int32
             current_leader_epoch: int32 9+ = -1
@@ -48,16 +52,18 @@ FetchRequest 0-12 flexible 12+
             log_start_offset: int64 5+ = -1
             partition_max_bytes: int32
     forgotten_topics_data: [] 7+
-        topic: string
+        topic: string 7-12
+        topic_id: uuid 13+
         partitions: [int32]
     rack_id: string 11+
 
-FetchResponse 0-12 flexible 12+
+FetchResponse 0-15 flexible 12+
     throttle_time_ms: int32 1+
     error_code: int16 7+
     session_id: int32 7+
     responses: []
-        topic: string
+        topic: string 0-12
+        topic_id: uuid 13+
         partitions: []
             partition_index: int32
             error_code: int16
@@ -102,6 +108,25 @@ ListOffsetsResponse 0-7 flexible 6+
             timestamp: int64 1+ = -1
             offset: int64 1+ = -1
             leader_epoch: int32 4+ = -1
+
+OffsetForLeaderEpochRequest 2-4 flexible 4+
+    replica_id: int32 3+ = -2
+    topics: []
+        topic: string
+        partitions: []
+            partition: int32
+            current_leader_epoch: int32 = -1
+            leader_epoch: int32
+
+OffsetForLeaderEpochResponse 2-4 flexible 4+
+    throttle_time_ms: int32
+    topics: []
+        topic: string
+        partitions: []
+            error_code: int16
+            partition: int32
+            leader_epoch: int32 = -1
+            end_offset: int64 = -1
 
 MetadataRequest 0-12 flexible 9+
     topics: []?1+

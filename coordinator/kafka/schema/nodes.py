@@ -1,0 +1,92 @@
+"""Fields of the messages that only nodes of a cluster send each other.
+
+Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`; ClusterState is ours: what a node asks the
+controller for, in one message where Kafka's controllers push two (LeaderAndIsr, UpdateMetadata).
+"""
+
+FIELDS = """
+ControlledShutdownRequest 3-3 flexible 3+
+    broker_id: int32
+    broker_epoch: int64 = -1
+
+ControlledShutdownResponse 3-3 flexible 3+
+    error_code: int16
+    remaining_partitions: []
+        topic_name: string
+        partition_index: int32
+
+AlterPartitionRequest 3-3 flexible 3+
+    broker_id: int32
+    broker_epoch: int64 = -1
+    topics: []
+        topic_id: uuid
+        partitions: []
+            partition_index: int32
+            leader_epoch: int32
+            new_isr_with_epochs: []
+                broker_id: int32
+                broker_epoch: int64 = -1
+            leader_recovery_state: int8
+            partition_epoch: int32
+
+AlterPartitionResponse 3-3 flexible 3+
+    throttle_time_ms: int32
+    error_code: int16
+    topics: []
+        topic_id: uuid
+        partitions: []
+            partition_index: int32
+            error_code: int16
+            leader_id: int32
+            leader_epoch: int32
+            isr: [int32]
+            leader_recovery_state: int8
+            partition_epoch: int32
+
+ClusterStateRequest 0-0 flexible 0+
+    cluster_id: string
+    node_id: int32
+    node_epoch: int64
+    controller_epoch: int32 = -1
+    sequence: int64 = -1
+    max_wait_ms: int32
+    offline: []
+        topic_id: uuid
+        partition: int32
+        reason: string
+
+ClusterStateResponse 0-0 flexible 0+
+    error_code: int16
+    controller_id: int32 = -1
+    controller_epoch: int32 = -1
+    sequence: int64 = -1
+    full: bool
+    nodes: []
+        node_id: int32
+        node_epoch: int64
+        state: int8
+        rack: string? = null
+        endpoints: []
+            listener: string
+            host: string
+            port: int32
+    topics: []
+        topic_id: uuid
+        name: string
+        internal: bool
+        deleted: bool
+        configs: []
+            name: string
+            value: string
+        partitions: []
+            index: int32
+            leader: int32
+            leader_epoch: int32
+            partition_epoch: int32
+            isr: [int32]
+            elr: [int32]
+            replicas: [int32]
+            adding: [int32]
+            removing: [int32]
+            unclean_epoch: int32 = -1
+"""

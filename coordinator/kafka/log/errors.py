@@ -70,4 +70,6 @@ def check_replica(replica_id: int) -> StorageError | None:
     """The refusal of who calls itself a replica: nodes have a door of their own."""
     if replica_id < 0:
         return None
-    return NotForReplicas(f"replica_id is {replica_id}; expected -1, for nodes ask each other at inter.broker.listeners.")
+    return NotForReplicas(
+        f"replica_id is {replica_id}; expected -1, for nodes ask each other at inter.broker.listeners."
+    )

@@ -8,7 +8,12 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from muster.coordinator.kafka.log import older_fetch
-from muster.coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, check_replica, no_transactions
+from muster.coordinator.kafka.log.errors import (
+    FetchSessionIdNotFound,
+    UnknownLeaderEpoch,
+    check_replica,
+    no_transactions,
+)
 from muster.coordinator.kafka.log.produces import SingleBatch
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome

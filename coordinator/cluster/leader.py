@@ -1,0 +1,351 @@
+"""The leader of a unit, in one leader epoch: who follows how far, who is in sync, what is committed (5.1).
+
+A unit has one in-sync set and one or two logs (facts.halves). It knows no log: whoever writes one tells it (`appended`,
+`kept`), and whoever serves a follower's fetch asks it first (`fetched`). Becoming leader at an epoch means that the log
+has (epoch, end) in its epoch checkpoint already (L1); `epoch_start` is that end.
+
+`fetched` runs thousands of times a second. It builds nothing where nothing has changed, and says in `moved` and
+`wishes` what there is to look at afterwards.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
+from muster.coordinator.cluster.in_sync import AlterIsr, InSync, IsrAnswer
+from muster.coordinator.cluster.lease import FOREVER, NEVER, Peer
+from muster.coordinator.cluster.progress import Half, Reported, is_live
+from muster.coordinator.errors import ErrorCode
+
+ALL = -1
+"""acks=all."""
+
+
+class Refused(NamedTuple):
+    """A follower's fetch, or an append, that is refused."""
+
+    code: ErrorCode
+
+
+class Diverged(NamedTuple):
+    """The follower's log parts from ours: the largest epoch not above its last one that we know, and its end."""
+
+    epoch: int
+    end: int
+
+
+NOT_LEADING = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+FENCED = Refused(ErrorCode.FENCED_LEADER_EPOCH)
+UNKNOWN_EPOCH = Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+class Leader:
+    """This node leads a unit in one leader epoch. `over` once it has seen a later one (L9).
+
+    in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half has moved since
+    somebody set it to False; wishes: `wants` may have something to say.
+    """
+
+    __slots__ = ("epoch", "halves", "in_sync", "lag_time_ms", "me", "moved", "over", "replicas", "unit", "wishes")
+
+    def __init__(
+        self,
+        me: Peer,
+        unit: TopicPartition,
+        state: State,
+        replicas: Sequence[Peer],
+        halves: Sequence[Half],
+        *,
+        min_isr: int,
+        lag_time_ms: int,
+        now_ms: int,
+    ) -> None:
+        """me and replicas: the one object per node that everything on this node shares. state: of the image.
+        min_isr: min.insync.replicas of the unit; more than it has replicas count as so many."""
+        self.me = me
+        self.unit = unit
+        self.epoch = state.leader_epoch
+        self.halves = tuple(halves)
+        self.lag_time_ms = lag_time_ms
+        self.over = False
+        self.moved = False
+        self.wishes = False
+        self.in_sync = InSync(state.isr, state.partition_epoch, min_isr)
+        self.replicas: tuple[int, ...] = ()
+        self._assign(replicas, min_isr, now_ms)
+        self._advance_all(now_ms)
+
+    @property
+    def high_watermark(self) -> int:
+        """Of the half that names the unit."""
+        return self.halves[0].high_watermark
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.in_sync.committed
+
+    @property
+    def largest_isr(self) -> tuple[int, ...]:
+        return self.in_sync.largest
+
+    # What the log's writer tells and asks.
+
+    def may_append(self, acks: int) -> ErrorCode:
+        """L2: whether records may be written at all, asked before they are."""
+        if self.over:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == ALL and not self.in_sync.enough:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return ErrorCode.NONE
+
+    def appended(self, half: int, end: int) -> None:
+        """The log ends there now; where the topic does not flush record by record, `kept` follows at once."""
+        self.halves[half].end = end
+
+    def kept(self, half: int, kept: int, now_ms: int) -> bool:
+        """The log is flushed up to there. Whether the high watermark moved."""
+        log = self.halves[half]
+        log.kept = kept
+        return self._advance(log, now_ms)
+
+    def parked(self, half: int, end: int) -> ErrorCode | None:
+        """L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
+        if self.over:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.halves[half].high_watermark < end:
+            return None
+        return ErrorCode.NONE if self.in_sync.enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def latest(self, half: int) -> int | None:
+        """L8: the latest offset as consumers are told; None: OFFSET_NOT_AVAILABLE, for what earlier leaders had
+        committed may lie above the high watermark that is known here."""
+        log = self.halves[half]
+        return log.high_watermark if log.high_watermark >= log.epoch_start else None
+
+    def low_watermark(self, half: int) -> int:
+        """A3b: the smallest start of the in-sync replicas' logs; -1 while one of them has not told its own."""
+        log = self.halves[half]
+        return min([log.start, *(log.seen[node].start for node in self.isr if node in log.seen)])
+
+    # What followers ask.
+
+    def shown(self, epoch: int) -> bool:
+        """L9: somebody on the door between nodes names this leader epoch. Whether that ends this leader."""
+        if epoch > self.epoch and not self.over:
+            self.over = True
+            return True
+        return False
+
+    def fetched(
+        self,
+        half: int,
+        peer: Peer,
+        node_epoch: int,
+        epoch: int,
+        offset: int,
+        last_epoch: int,
+        start: int,
+        end_for_epoch: Callable[[int], tuple[int, int]],
+        now_ms: int,
+    ) -> Refused | Diverged | None:
+        """A follower's fetch of one log (L4 to L6); `peer.asks` was told of the request before. None: give it records
+        from `offset` on, up to our end.
+
+        node_epoch: what the request says of the sender; epoch: the leader epoch it believes in; last_epoch: of the
+        batch before `offset`; start: of its log. end_for_epoch: (epoch, end offset) of the largest epoch of our log
+        that is not above the one given, (-1, -1) if unknown.
+        """
+        if self.over:
+            return NOT_LEADING
+        if epoch != self.epoch:
+            self.shown(epoch)
+            return FENCED if epoch < self.epoch else UNKNOWN_EPOCH
+        log = self.halves[half]
+        seen = log.seen.get(peer.id)
+        if seen is None:
+            return UNKNOWN_EPOCH
+        if node_epoch < peer.epoch:
+            return NOT_LEADING
+        if offset < log.start:
+            return OUT_OF_RANGE
+        if (last_epoch != seen.agreed_epoch or offset > seen.agreed_end) and last_epoch != NO_EPOCH:
+            parted = self._parted(log, seen, offset, last_epoch, end_for_epoch)
+            if parted is not None:
+                return parted
+        if offset > log.end:
+            return OUT_OF_RANGE
+        if node_epoch == peer.epoch:
+            self._count(log, seen, peer, offset, start, now_ms)
+        return None
+
+    def _parted(
+        self, log: Half, seen: Reported, offset: int, last_epoch: int, end_for_epoch: Callable[[int], tuple[int, int]]
+    ) -> Diverged | None:
+        """L6's last check. What both agree on is remembered: our own epochs' ends stay, but for the present one's."""
+        pair = (last_epoch, log.end) if last_epoch == self.epoch else end_for_epoch(last_epoch)
+        if pair[0] != last_epoch or pair[1] < offset:
+            return Diverged(*pair)
+        seen.agreed_epoch, seen.agreed_end = pair
+        return None
+
+    def _count(self, log: Half, seen: Reported, peer: Peer, offset: int, start: int, now_ms: int) -> None:
+        """L4: what the fetch shows of the follower."""
+        if seen.session != peer.session or seen.node_epoch != peer.epoch:
+            seen.enters()
+            seen.node_epoch = peer.epoch
+        if offset >= log.end:
+            seen.caught_up_ms = now_ms
+        elif offset >= seen.end_then and seen.fetched_ms > seen.caught_up_ms:
+            seen.caught_up_ms = seen.fetched_ms
+        seen.fetched_ms = now_ms
+        seen.end_then = log.end
+        seen.start = start
+        if offset != seen.end:
+            seen.end = offset
+            if offset > log.high_watermark:
+                self._advance(log, now_ms)
+        if peer.id not in self.in_sync.committed and not self.wishes and self._may_join(peer.id, now_ms):
+            self.wishes = True
+
+    def forgotten(self, half: int, peer: Peer) -> None:
+        """The follower's session lets go of this log; to be told before `peer.asks` of the request that says so."""
+        seen = self.halves[half].seen.get(peer.id)
+        if seen is not None:
+            seen.leaves()
+
+    def may_park(self, half: int, peer: Peer) -> bool:
+        """L7: whether the fetch just taken may wait for records. The first one in an epoch, or in a session, is not
+        to: the lease waits for the one after it."""
+        seen = self.halves[half].seen.get(peer.id)
+        return seen is not None and seen.session == peer.session and seen.first < peer.asked
+
+    # The high watermark (L3).
+
+    def _advance_all(self, now_ms: int) -> bool:
+        moved = [self._advance(log, now_ms) for log in self.halves]
+        return any(moved)
+
+    def _advance(self, log: Half, now_ms: int) -> bool:
+        """L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
+        if not self.in_sync.enough or self.over:
+            return False
+        to, largest = log.kept, self.in_sync.largest
+        for node, seen in log.seen.items():
+            if seen.end < to and (node in largest or self._is_awaited(log, seen, now_ms)):
+                to = seen.end
+        if to <= log.high_watermark:
+            return False
+        log.high_watermark = to
+        self.moved = True
+        return True
+
+    def _is_awaited(self, log: Half, seen: Reported, now_ms: int) -> bool:
+        """A live follower that was caught up just now is waited for, or it could never join."""
+        return now_ms - seen.caught_up_ms <= self.lag_time_ms and is_live(seen)
+
+    # Who is in sync (L5).
+
+    def look(self, now_ms: int) -> bool:
+        """What time brings: who has fallen behind, and who is waited for no more. Whether a high watermark moved."""
+        if self.over:
+            return False
+        asked = self.in_sync
+        self.wishes = asked.open and (bool(asked.doubtful) or self._proposal(now_ms) != asked.committed)
+        return self._advance_all(now_ms)
+
+    def wants(self, now_ms: int) -> AlterIsr | None:
+        """What to ask the controller for now, if anything. It is under way from here on: `altered` is to follow."""
+        asked = self.in_sync
+        if self.over or not asked.may_ask(now_ms):
+            return None
+        self.wishes = False
+        nodes = asked.committed if asked.settle else self._proposal(now_ms)
+        if nodes == asked.committed and not asked.doubtful:
+            return None
+        members = tuple((node, self._epoch_of(node)) for node in nodes)
+        return asked.ask(AlterIsr(self.unit, self.epoch, asked.partition_epoch, members))
+
+    def altered(self, question: AlterIsr, answer: IsrAnswer, now_ms: int) -> bool:
+        """The controller's answer, or that there was none. Whether a high watermark moved."""
+        if question is not self.in_sync.asked or self.over:
+            return False
+        self.in_sync.answered(answer, self.epoch, now_ms)
+        self.wishes = True
+        return self._advance_all(now_ms)
+
+    def learn(self, state: State, replicas: Sequence[Peer], min_isr: int, now_ms: int) -> bool:
+        """The image has the unit anew, in the same leader epoch. Whether a high watermark moved."""
+        if self.over or state.leader_epoch != self.epoch:
+            return False
+        if state.partition_epoch > self.in_sync.partition_epoch:
+            self.in_sync.commit(state.isr, state.partition_epoch)
+        self._assign(replicas, min_isr, now_ms)
+        self.wishes = True
+        return self._advance_all(now_ms)
+
+    def _assign(self, replicas: Sequence[Peer], min_isr: int, now_ms: int) -> None:
+        """Who has copies. Who is in sync, or may be, is followed up even where it is assigned no more."""
+        self.replicas = tuple(peer.id for peer in replicas)
+        self.in_sync.min_size = min(min_isr, len(self.replicas))
+        for log in self.halves:
+            before = log.seen
+            log.seen = {
+                peer.id: before.get(peer.id) or Reported(peer, now_ms if peer.id in self.in_sync.committed else NEVER)
+                for peer in replicas
+                if peer.id != self.me.id
+            }
+            for node in self.in_sync.largest:
+                if node in before:
+                    log.seen[node] = before[node]
+
+    def _proposal(self, now_ms: int) -> tuple[int, ...]:
+        """Who ought to be in sync now, in order of assignment; this node always."""
+        return tuple(
+            node
+            for node in self.replicas
+            if node == self.me.id
+            or (self._keeps_up(node, now_ms) if node in self.in_sync.committed else self._may_join(node, now_ms))
+        )
+
+    def _keeps_up(self, node: int, now_ms: int) -> bool:
+        return all(now_ms - log.seen[node].caught_up(log.end) <= self.lag_time_ms for log in self.halves)
+
+    def _may_join(self, node: int, now_ms: int) -> bool:
+        """Whether a follower may be asked for: in both halves it has what is committed, and this epoch's beginning."""
+        return all(
+            (seen := log.seen[node]).end >= log.high_watermark
+            and seen.end >= log.epoch_start
+            and now_ms - seen.caught_up(log.end) <= self.lag_time_ms
+            and is_live(seen)
+            for log in self.halves
+        )
+
+    def _epoch_of(self, node: int) -> int:
+        """The node epoch by which a replica was found in sync; what the image says of one that has not fetched yet."""
+        if node == self.me.id:
+            return self.me.epoch
+        seen = self.halves[0].seen[node]
+        return seen.node_epoch if seen.node_epoch != NO_EPOCH else seen.peer.epoch
+
+    # The lease (G4).
+
+    def lease_until(self, lease_ms: int) -> int:
+        """Until when answers of this unit may leave, in this node's ms; see `lease.lease_of`.
+
+        Those who were asked to join count as those who are in sync: they may lead next, and owe us no silence yet.
+        """
+        if self.over or not self.in_sync.enough:
+            return NEVER
+        me, until = self.me.id, FOREVER
+        for log in self.halves:
+            for node in self.in_sync.largest:
+                if node != me:
+                    seen = log.seen.get(node)
+                    until = min(until, seen.proved_ms() + lease_ms if seen is not None else NEVER)
+        return until
+
+
+def peers_of(nodes: Iterable[int], known: dict[int, Peer]) -> tuple[Peer, ...]:
+    """The shared object of each node, made where there is none yet."""
+    return tuple(known.setdefault(node, Peer(node)) for node in nodes)

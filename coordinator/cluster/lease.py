@@ -1,0 +1,180 @@
+"""The lease: by what a leader knows that nobody else answers for its unit, and by what a new one knows it, too.
+
+The in-sync replicas fence what is written, not what is answered without a record: a leader that was frozen would wake
+and tell a member that all is well. So it answers only while each replica it may have to make room for has proved,
+less than a session ago, that it took the leader for one (G4); and such a replica, once it leads, answers nothing for a
+session after the last such proof it gave (G5).
+
+Both count from their own clocks. The leader counts a fiftieth less: clocks may go at rates that differ by up to 2 %.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+NEVER = -(1 << 62)
+"""A moment before all others: what has not happened yet."""
+
+FOREVER = 1 << 62
+
+
+def lease_of(session_ms: int) -> int:
+    """How long a leader may rest on a proof, in ms of its own clock, where sessions are `session_ms` long.
+
+    >>> lease_of(6000)
+    5880
+    """
+    return session_ms - session_ms // 50
+
+
+class Peer:
+    """Another node as a leader sees it: its registration, and its fetch session over all units that this node leads.
+
+    epoch: its node epoch in the image; NO_EPOCH (-1) when it is not registered. leaving: it is shutting down.
+    asked: the number of its latest request. proven: the latest request whose answer it is known to have received.
+    base_ms: when that answer was sent. heard_ms: when its latest request came.
+    session: counts its fetch sessions; a unit belongs to the one that it was last named in. began: the request that
+    began the present one.
+
+    One request of a session is under way at a time, so that each proves that the answer before it arrived. A request
+    that begins a session proves nothing.
+    """
+
+    __slots__ = ("asked", "base_ms", "began", "epoch", "heard_ms", "id", "leaving", "proven", "sent_ms", "session")
+
+    def __init__(self, node: int, epoch: int = -1) -> None:
+        self.id = node
+        self.epoch = epoch
+        self.leaving = False
+        self.session = 0
+        self.asked = 0
+        self.began = 0
+        self.proven = 0
+        self.sent_ms = NEVER
+        self.base_ms = NEVER
+        self.heard_ms = NEVER
+
+    def asks(self, now_ms: int, *, anew: bool) -> int:
+        """A fetch request of this node came; `anew`: it begins a session. Its number, for `answered`.
+
+        Units that the request takes out of the session are to be told so first (`Leader.forgotten`): by leaving, the
+        follower says that it no longer counts the answer before as one to a fetch of them.
+        """
+        if anew:
+            self.session += 1
+            self.began = self.asked + 1
+        elif self.sent_ms != NEVER:
+            self.proven = self.asked
+            self.base_ms = self.sent_ms
+        self.sent_ms = NEVER
+        self.heard_ms = now_ms
+        self.asked += 1
+        return self.asked
+
+    def answered(self, number: int, now_ms: int) -> None:
+        """The answer to that request is about to leave: a moment not later than when its first byte does."""
+        if number == self.asked:
+            self.sent_ms = now_ms
+
+
+class Source:
+    """A leader's node as its follower sees it: when an answer of its fetch session was last received, in ms."""
+
+    __slots__ = ("id", "received_ms")
+
+    def __init__(self, node: int) -> None:
+        self.id = node
+        self.received_ms = NEVER
+
+
+class Promise:
+    """What this node has let leaders of one unit believe: that it will not answer for it within a session (G5).
+
+    The spec speaks of the node that the unit was last fetched from. Every one that it was fetched from within a
+    session counts: where a leader was followed by one that has let go since, the first may still hold its lease.
+    """
+
+    __slots__ = ("_past", "source")
+
+    def __init__(self, started_ms: int) -> None:
+        """started_ms: when this node's life began; whom its former one fetched from is not known."""
+        self.source: Source | None = None
+        self._past: dict[int, int] = {-1: started_ms}
+
+    def follow(self, source: Source | None) -> None:
+        """Fetch from this node from now on; None: from nobody. What was received until now is kept."""
+        before = self.source
+        if before is not None and before.received_ms != NEVER:
+            self._past[before.id] = max(before.received_ms, self._past.get(before.id, NEVER))
+        self.source = source
+
+    def let_go(self, node: int) -> None:
+        """That node leads no more: it answered with our epoch, or a later one (G5a), or refuses connections (G5b)."""
+        self._past.pop(node, None)
+
+    def answers_from(self, session_ms: int) -> int:
+        """The first moment at which this node, as the leader, may answer; for one that follows nobody any more."""
+        return max(self._past.values(), default=NEVER) + session_ms
+
+    def waits_for(self, session_ms: int, now_ms: int) -> list[int]:
+        """The nodes whose leases may still hold: whom to ask whether they have let go."""
+        return [node for node, heard_ms in self._past.items() if node >= 0 and heard_ms + session_ms > now_ms]
+
+
+SHORT_GAP_MS = 2_000
+
+
+class Gap(IntEnum):
+    """What becomes of a shard's timers (G6)."""
+
+    RUN = 0
+    HOLD = 1
+    MOVE = 2
+    UNLOAD = 3
+    LOAD = 4
+
+
+class Look(NamedTuple):
+    """gap_ms: by how much deadlines move, where they do."""
+
+    gap: Gap
+    gap_ms: int = 0
+
+
+RUN, HOLD, UNLOAD, LOAD = Look(Gap.RUN), Look(Gap.HOLD), Look(Gap.UNLOAD), Look(Gap.LOAD)
+
+
+class Timers:
+    """Whether a shard's timers may fire (G6): nobody is expired by a coordinator that could not have heard him."""
+
+    __slots__ = ("_held_until", "_lost_ms", "_unloaded")
+
+    def __init__(self) -> None:
+        self._held_until = NEVER
+        self._lost_ms = NEVER
+        self._unloaded = False
+
+    def look(self, lease_until: int, now_ms: int) -> Look:
+        """To be asked before timers fire. RUN: they may. HOLD: not now. MOVE: they may once each deadline has moved
+        by gap_ms. UNLOAD: the gap is too long; let go of the shard. LOAD: the lease is back; load it anew."""
+        if now_ms >= lease_until:
+            return self._without(now_ms)
+        self._held_until = lease_until
+        if self._lost_ms == NEVER:
+            return RUN
+        if not self._unloaded and now_ms - self._lost_ms >= SHORT_GAP_MS:
+            self._unloaded = True
+            return UNLOAD
+        gap_ms, self._lost_ms = now_ms - self._lost_ms, NEVER
+        if self._unloaded:
+            self._unloaded = False
+            return LOAD
+        return Look(Gap.MOVE, gap_ms)
+
+    def _without(self, now_ms: int) -> Look:
+        """The gap begins when the lease was over, not when somebody looked."""
+        if self._lost_ms == NEVER:
+            self._lost_ms = min(now_ms, self._held_until) if self._held_until != NEVER else now_ms
+        if not self._unloaded and now_ms - self._lost_ms >= SHORT_GAP_MS:
+            self._unloaded = True
+            return UNLOAD
+        return HOLD

@@ -37,6 +37,20 @@ def parse_principal(text: str) -> Principal:
     return Principal(kind, name)
 
 
+def check_principal(text: str) -> str:
+    """One that somebody may come as. Raises ValueError: what names nobody is a mistake, and bad where it denies.
+
+    >>> check_principal("User:alice")
+    'User:alice'
+    """
+    kind, name = parse_principal(text)
+    if kind != USER and kind.strip().lower() == USER.lower():
+        raise ValueError(f"{text!r} names nobody: kinds of principals are written as they are, {USER}:{name}")
+    if name != name.strip():
+        raise ValueError(f"{text!r} names nobody: expected no spaces before or behind the name")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A principal, from where it speaks and how it has shown who it is. One object as long as nothing of it changes."""

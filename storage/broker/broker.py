@@ -126,6 +126,17 @@ class Broker(Topics):
             self._write_checkpoint("log starts")
         return log.start_offset
 
+    def empty_private(self, topic: str, partition: int) -> None:
+        """Give up all records of a private log. StorageError where it is damaged: that is mended first."""
+        log = self.private_log(topic, partition)
+        if log is None:
+            return
+        if log.failure:
+            raise log.failure
+        with log.reshaping:
+            log.start_offset = log.end_offset
+        self._write_checkpoint("log starts")
+
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
         log = self.log(topic, partition)

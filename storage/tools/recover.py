@@ -20,7 +20,8 @@ from muster.storage.segments.summaries import load_summaries, save_summaries
 from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
 from muster.storage.tools.resume import gaps
 from muster.storage.topics.catalog import load_catalog
-from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
+from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, PRIVATE_POINTS, RECOVERY_POINTS
+from muster.storage.topics.private_points import furthest
 from muster.storage.types import TopicPartition
 
 _COPY_BYTES = 1 << 20
@@ -61,7 +62,9 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
             error.holder,
         ) from None
     try:
-        points, owners = _recovery_points(disk, data_dir)
+        points, owners = _recovery_points(disk, data_dir, RECOVERY_POINTS)
+        private, their_owners = _recovery_points(disk, data_dir, PRIVATE_POINTS)
+        points, owners = furthest(points, private), owners | their_owners
         cuts = []
         for entry in catalog.values():
             compacted = "compact" in entry.configs.get("cleanup.policy", "")
@@ -117,22 +120,23 @@ def _size_of(files: Files, path: str) -> int:
         file.close()
 
 
-def _recovery_points(files: Files, data_dir: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+def _recovery_points(files: Files, data_dir: str, name: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:
     """Nothing where nobody can read them: the logs themselves say where they end."""
     try:
-        return read_checkpoint(files, f"{data_dir}/{RECOVERY_POINTS}")
+        return read_checkpoint(files, f"{data_dir}/{name}")
     except DataDirectoryError:
         return {}, {}
 
 
 def _lower_recovery_points(files: Files, data_dir: str, cuts: list[Cut]) -> None:
     """First of all: nothing past the cuts counts as durable any more, so the next start is content with them."""
-    points, owners = _recovery_points(files, data_dir)
-    for cut in cuts:
-        if cut.next_offset is None:
+    for name in (RECOVERY_POINTS, PRIVATE_POINTS):
+        points, owners = _recovery_points(files, data_dir, name)
+        for cut in cuts:
             tp = (cut.topic, cut.partition)
-            points[tp] = min(points.get(tp, 0), cut.first_offset)
-    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, owners)
+            if cut.next_offset is None and (tp in points or name == RECOVERY_POINTS):
+                points[tp] = min(points.get(tp, 0), cut.first_offset)
+        write_offsets(files, f"{data_dir}/{name}", points, owners)
     mark = f"{data_dir}/{CLEAN_SHUTDOWN}"
     if files.exists(mark):
         files.remove(mark)

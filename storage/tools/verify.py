@@ -10,12 +10,12 @@ from muster.storage.logs.loader import log_bases
 from muster.storage.records.scan import BatchFault, Order, walk_checked
 from muster.storage.segments.segment import segment_path
 from muster.storage.topics.catalog import load_catalog
-from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS
 
 # (bytes done, bytes in all, file at work)
 Progress = Callable[[int, int, str], None]
 
-_CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS, HIGH_WATERMARKS)
+_CHECKPOINTS = (RECOVERY_POINTS, PRIVATE_POINTS, LOG_STARTS, CLEANER_POINTS, HIGH_WATERMARKS)
 _REPORT_EVERY = 8 << 20
 
 

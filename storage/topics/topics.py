@@ -28,6 +28,7 @@ from muster.storage.topics.catalog import PRIVATE_TOPICS, CatalogEntry, alike, c
 from muster.storage.topics.data_dir import (
     CLEANER_POINTS,
     LOG_STARTS,
+    PRIVATE_POINTS,
     RECOVERY_POINTS,
     Identity,
     leave_clean_mark,
@@ -36,6 +37,7 @@ from muster.storage.topics.data_dir import (
 )
 from muster.storage.topics.periodic import Upkeep
 from muster.storage.topics.plans import Plan, Plans, called
+from muster.storage.topics.private_points import furthest, write_private_points
 from muster.storage.troubles import Troubles
 from muster.storage.types import Topic, TopicPartition
 
@@ -117,9 +119,11 @@ class Topics:
         self._catalog = load_catalog(files, path)
         self._finish_deletions([entry for entry in self._catalog.values() if entry.deleting])
         ids = {entry.name: entry.id for entry in self._catalog.values()}
-        points, starts, cleaned = (
-            believed_offsets(files, f"{path}/{name}", ids) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS)
+        points, private, starts, cleaned = (
+            believed_offsets(files, f"{path}/{name}", ids)
+            for name in (RECOVERY_POINTS, PRIVATE_POINTS, LOG_STARTS, CLEANER_POINTS)
         )
+        points = furthest(points, private)
         self._know({entry.name: entry.topic() for entry in self._catalog.values()})
         self._alike = {alike(name): name for name in self._topics}
         logs, self._broken = open_all(
@@ -412,6 +416,10 @@ class Topics:
         if topic in self._topics and not self._topics[topic].internal:
             raise StorageError(f"Topic '{topic}' is not the node's: a client made it when one could. It has to go.")
         return self._private_logs.get((topic, partition))
+
+    def private_written(self) -> None:
+        """What private logs have is about to be acknowledged: a start that finds less says so. Blocks; OSError."""
+        write_private_points(self._files, self.data_dir, self._private_logs.values())
 
     def logs(self) -> Iterator[Log]:
         """Every log there is, private ones as well: they are kept as all others are."""

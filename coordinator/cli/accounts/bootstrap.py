@@ -16,6 +16,7 @@ from muster.coordinator.cli.common.output import notice
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
     from muster.coordinator.server.security.accounts import Accounts
+    from muster.coordinator.server.security.store import SecurityStore
 
 
 @click.group()
@@ -51,8 +52,29 @@ def bootstrap_user(
             text, made = asyncio.run(accounts.create_token(name))
             notice(f"{made.principal} by token {made.id}; it is not shown again:")
             click.echo(text)
-    if f"User:{name}" not in settings.super_users:
+    from muster.coordinator.config.security.authorization import principals_of
+
+    if f"User:{name}" not in principals_of(settings.super_users):
         notice(f"User:{name} may do nothing yet: start the node with super.users=User:{name}")
+
+
+@storage.command("reset-security")
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The node's properties file.")
+@set_option
+@click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset_security(file: Path | None, overrides: dict[str, str], data: str | None, yes: bool) -> None:
+    """Give up all users, tokens, access control lists and quotas of a node that is stopped.
+
+    The last resort, where what it keeps of them cannot be read. Nobody but super.users may do anything then, and none
+    of them can log in by a password or token before `muster storage bootstrap-user`.
+    """
+    settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
+    if not yes:
+        click.confirm(f"Give up all users, tokens, lists and quotas in {settings.data_dir}?", abort=True, err=True)
+    with store_in(settings) as store:
+        store.reset()
+    notice("nobody is known any more: make the first user with 'muster storage bootstrap-user'")
 
 
 def settings_of(file: Path | None, overrides: dict[str, str]) -> "Settings":
@@ -67,8 +89,19 @@ def settings_of(file: Path | None, overrides: dict[str, str]) -> "Settings":
 
 @contextmanager
 def accounts_in(settings: "Settings") -> "Iterator[Accounts]":
-    """Those of a data directory, which is locked meanwhile, and made where there is none. Raises StorageError."""
+    """Those of a data directory. Raises StorageError."""
     from muster.coordinator.server.security.accounts import Accounts
+
+    with store_in(settings) as store:
+        store.load()
+        yield Accounts(store)
+
+
+@contextmanager
+def store_in(settings: "Settings") -> "Iterator[SecurityStore]":
+    """What a data directory keeps, not read yet; it is locked meanwhile, and made where there is none. Raises
+    StorageError.
+    """
     from muster.coordinator.server.security.store import SecurityStore
     from muster.storage.broker.broker import Broker
     from muster.storage.disk.files import RealFiles
@@ -82,8 +115,6 @@ def accounts_in(settings: "Settings") -> "Iterator[Accounts]":
         )
     broker = Broker(settings.data_dir, settings, node_id=settings.node_id)
     try:
-        store = SecurityStore(broker)
-        store.load()
-        yield Accounts(store)
+        yield SecurityStore(broker)
     finally:
         broker.close()

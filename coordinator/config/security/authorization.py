@@ -1,10 +1,13 @@
 """Who may do what: whether anybody is asked, and who may do everything."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
 from muster.coordinator.config.values import PrincipalNames
+
+USER: Final = "User"
+"""The kind of principal that logins, certificates and tokens make."""
 
 
 class AuthorizationSettings(BaseModel):
@@ -32,6 +35,12 @@ class AuthorizationSettings(BaseModel):
             kind, colon, rest = name.partition(":")
             if not (kind and colon and rest):
                 raise ValueError(f"{name!r} is no principal; expected KIND:NAME, such as User:alice")
+            if kind != USER and kind.lower() == USER.lower():
+                raise ValueError(f"{name!r} names nobody; expected {USER}:{rest}")
+            if rest == "*":
+                raise ValueError(f"{name!r} names nobody: everybody cannot be one of them")
+            if f",{USER}:" in name:
+                raise ValueError(f"{name!r} is one principal; expected semicolons between several")
         return value
 
 

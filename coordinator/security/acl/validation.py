@@ -13,7 +13,7 @@ from muster.coordinator.security.acl.model import (
     ResourceType,
 )
 from muster.coordinator.security.acl.supported import SUPPORTED
-from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.security.identity import check_principal
 
 MOST_ACLS: Final = 100_000
 """Entries of a node's lists."""
@@ -34,7 +34,7 @@ def checked(
     check_name(kind, PatternType(pattern), name)
     if len(principal) > MOST_CHARACTERS:
         raise ValueError(f"the principal has {len(principal)} characters; expected at most {MOST_CHARACTERS}")
-    parse_principal(principal)
+    check_principal(principal)
     return Acl(
         kind,
         PatternType(pattern),

@@ -156,7 +156,9 @@ def speaker_of(claims: Mapping[str, Any], expected: Expected, now_s: float) -> S
     if expected.audiences and not meant & expected.audiences:
         raise Unbelieved("audience")
     name = claims.get(expected.sub_claim)
-    if not isinstance(name, str) or not name.strip() or len(name) > MOST_USER_NAME_CHARS or not name.isprintable():
+    if not isinstance(name, str) or not name or name != name.strip():
+        raise Unbelieved("subject")
+    if len(name) > MOST_USER_NAME_CHARS or not name.isprintable():
         raise Unbelieved("subject")
     return Speaker(name, until_s)
 

@@ -29,6 +29,8 @@ def checked_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
 
     >>> checked_entity([("user", "alice"), ("client-id", None)])
     (('client-id', None), ('user', 'alice'))
+    >>> checked_entity([("ip", "0:0:0:0:0:0:0:1")])  # as connections' addresses are written
+    (('ip', '::1'),)
     """
     if not parts:
         raise BadQuota("the entity is empty; expected a user, a client-id, both, or an ip")
@@ -44,6 +46,8 @@ def checked_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
             raise BadQuota(f"{name!r} is no ip address")
     if IP in kinds and len(kinds) > 1:
         raise BadQuota("ip goes with no other type; expected it alone")
+    if IP in kinds:
+        parts = [(kind, name if name is None else str(ipaddress.ip_address(name))) for kind, name in parts]
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.security.facts import ApiToken, Change, ScramCredential, TokenKey, User, UserKey
-from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.security.identity import check_principal
 from muster.coordinator.security.login import scram
 from muster.coordinator.security.login.api_tokens import ID_BYTES, SECRET_BYTES, hash_of, token_of
 from muster.coordinator.security.login.limits import (
@@ -144,7 +144,7 @@ class Accounts:
             )
         principal = principal or f"User:{name}"
         try:
-            parse_principal(principal)
+            check_principal(principal)
         except ValueError as error:
             raise refused(str(error)) from None
         if len(principal) > MOST_PRINCIPAL_CHARS or not principal.isprintable():

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+import structlog
+
 from muster.coordinator.security.facts import Change
 from muster.coordinator.security.records import Unreadable, decode, encode
 from muster.coordinator.security.state import SecurityState
@@ -22,6 +24,8 @@ MOST_BYTES: Final = 4 << 20
 """Of one write."""
 MOST_AT_ONCE: Final = 200
 """Changes of one of several writes, so that the loop does not turn them into bytes for long."""
+
+logger = structlog.get_logger("muster.security")
 
 Record: TypeAlias = tuple[bytes, bytes | None, int | None]
 
@@ -49,6 +53,7 @@ class SecurityStore:
         self._log.flush()
         for changes in self._read():
             self.state.apply(changes)
+        self._note()
 
     @property
     def _log(self) -> Log:
@@ -97,13 +102,29 @@ class SecurityStore:
             log = self._log
             log.append(encode_turn(records, now_ms), now_ms, trusted=True)
             try:
-                await asyncio.to_thread(log.flush)
+                await asyncio.to_thread(self._flush, log)
             except (StorageError, OSError) as error:
                 self._broken = str(error)
                 raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
             self.state.apply(changes)
             for changed in self._listeners:
                 changed(changes)
+
+    def reset(self) -> None:
+        """Give up all of it, of a node that is stopped. Blocks. Raises StorageError."""
+        self._broker.empty_private(*PLACE)
+
+    def _flush(self, log: Log) -> None:
+        """Blocks. Raises StorageError."""
+        log.flush()
+        self._note()
+
+    def _note(self) -> None:
+        """How far it goes, so that damage is never taken for the torn end of a write. It is durable without that."""
+        try:
+            self._broker.private_written()
+        except OSError as error:
+            logger.warning("how far it goes is not kept", topic=SECURITY_TOPIC, why=str(error))
 
     def _read(self) -> Iterator[Iterable[Change]]:
         log = self._log
@@ -127,7 +148,8 @@ class SecurityStore:
     def _damaged(self, offset: int, why: str) -> SecurityDamaged:
         return SecurityDamaged(
             f"{SECURITY_TOPIC}-0 at offset {offset}: {why}; the node does not start without knowing who may do what; "
-            "restore the data directory, or start once with authorizer=none on loopback, and set users and rights anew"
+            "restore the data directory from a copy, or give up all users, tokens, lists and quotas with "
+            "'muster storage reset-security' and make them anew ('muster log dump --records' shows what can be read)"
         )
 
 

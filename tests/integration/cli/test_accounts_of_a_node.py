@@ -61,3 +61,11 @@ def test_from_an_empty_directory_to_a_revoked_token(tmp_path: Path) -> None:
         log = (data.parent / f"{data.name}.log").read_text()
         assert made["token"] not in log
         assert "correct horse" not in log
+    muster("storage", "reset-security", "--data", str(data), "--yes")
+    again = muster("storage", "bootstrap-user", "--data", str(data), "--token", "admin").strip()
+    with running_node(data, SETTINGS) as node:
+        at = ("--bootstrap", node.address)
+        muster("tokens", "list", *at, token=admin, code=1)
+        assert [row["name"] for row in json.loads(muster("tokens", "list", *at, "-o", "json", token=again))] == [
+            "admin"
+        ]

@@ -120,3 +120,18 @@ def test_a_secret_is_never_shown() -> None:
     told = dict(differing(own))
     assert told["listener.name.kafka.ssl.key.password"] == "**********"
     assert told["listener.name.kafka.ssl.client.auth"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ("admin", "'admin' is no principal"),
+        ("user:admin", "'user:admin' names nobody; expected User:admin"),
+        ("User:*", "'User:*' names nobody"),
+        ("User:admin,User:bob", "expected semicolons between several"),
+    ],
+)
+def test_super_users_who_would_be_nobody_are_refused(names: str, why: str) -> None:
+    told = complaint({"authorizer": "acl", "super.users": names})
+    assert "super.users" in told
+    assert why in told

@@ -1,8 +1,10 @@
 """Who may do what, kept in a real log in a real directory."""
 
 import asyncio
+import errno
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
+from muster.storage.tools.recover import recover_dir
 
 READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
 ALICE = User("alice", {"SCRAM-SHA-256": ScramCredential(b"salt", 4096, b"s", b"v")}, PasswordHash(b"x", b"y", 2, 8, 1))
@@ -196,3 +199,80 @@ def test_more_than_one_write_takes_is_written_in_several(broker: Broker) -> None
     assert opened(broker).state.acls == set(long)
     asyncio.run(store.write_all([Change(AclKey(acl), None) for acl in long]))
     assert not opened(broker).state.acls
+
+
+def killed(broker: Broker, path: Path) -> Path:
+    """The directory of a node that was killed: no checkpoint since the start."""
+    copied = path / "killed"
+    shutil.copytree(broker.data_dir, copied)
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("hurt", "where"),
+    [
+        (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], "byte 0"),
+        (lambda data: data[:-10] + bytes([data[-10] ^ 1]) + data[-9:], "damaged at byte"),
+        (lambda data: data[:-30], "are left"),
+        (lambda data: b"", "the file ends early"),
+        (lambda data: data[:8] + b"\x00\x01" + data[10:], "byte 0"),
+    ],
+    ids=["first", "last", "cut short", "emptied", "length"],
+)
+def test_damage_after_a_crash_is_not_taken_for_the_torn_end_of_a_write(
+    broker: Broker, tmp_path: Path, hurt: Callable[[bytes], bytes], where: str
+) -> None:
+    """Denials that were acknowledged were cut off with it, and the node started without them."""
+    store = opened(broker)
+    denied = [READS._replace(name=str(number), permission=Permission.DENY) for number in range(20)]
+    for acl in denied:
+        asyncio.run(store.write([Change(AclKey(acl), acl)]))
+    copied = killed(broker, tmp_path)
+    log = copied / "__security-0" / f"{0:020}.log"
+    log.write_bytes(hurt(log.read_bytes()))
+    again = Broker(copied)
+    with pytest.raises(StorageError, match=f"{where}.*muster log recover"):
+        opened(again)
+    with pytest.raises(StorageError, match="muster log recover"):
+        SecurityStore(again).reset()
+    again.close()
+    lost = recover_dir(str(copied), dry_run=False)
+    assert {cut.topic for cut in lost} == {SECURITY_TOPIC}
+    again = Broker(copied)
+    if lost[0].next_offset is None:
+        assert opened(again).state.acls < set(denied)
+    else:
+        with pytest.raises(SecurityDamaged, match="muster storage reset-security"):
+            opened(again)
+        SecurityStore(again).reset()
+        assert not opened(again).state.acls
+        asyncio.run(opened(again).write([Change(AclKey(READS), READS)]))
+        again.close()
+        again = Broker(copied)
+        assert opened(again).state.acls == {READS}
+    again.close()
+
+
+def test_what_was_never_acknowledged_may_be_torn_by_a_crash(broker: Broker, tmp_path: Path) -> None:
+    asyncio.run(opened(broker).write([Change(AclKey(READS), READS)]))
+    private(broker).append(encode_turn([(*encode(EVERYTHING[0]), None)], 1), 1, trusted=True)
+    copied = killed(broker, tmp_path)
+    log = copied / "__security-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-7])
+    again = Broker(copied)
+    assert opened(again).state.acls == {READS}
+    assert not opened(again).state.users
+    again.close()
+
+
+def test_where_it_cannot_be_noted_how_far_it_goes_it_is_durable_all_the_same(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(broker)
+
+    def full(broker: Broker) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Broker, "private_written", full)
+    asyncio.run(store.write([Change(AclKey(READS), READS)]))
+    assert store.state.acls == opened(broker).state.acls == {READS}

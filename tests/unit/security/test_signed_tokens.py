@@ -107,6 +107,7 @@ def test_a_critical_extension_is_refused() -> None:
         ({"sub": ""}, "subject"),
         ({"sub": "x" * 256}, "subject"),
         ({"sub": "a\0b"}, "subject"),
+        ({"sub": "robot "}, "subject"),
         ({"sub": "a\nUser:admin"}, "subject"),
         ({"sub": "a\x1b[2J"}, "subject"),
         ({"sub": "nimda\u202e"}, "subject"),

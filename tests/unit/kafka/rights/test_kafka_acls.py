@@ -175,6 +175,8 @@ def test_filters_mean_what_they_mean_to_kafka() -> None:
         ({"resource_name": ""}, "has no name"),
         ({"resource_name": "x" * 5000}, "5000 characters; expected at most 4096"),
         ({"principal": "alice"}, "'alice' is no principal; expected KIND:NAME"),
+        ({"principal": "user:alice"}, "'user:alice' names nobody"),
+        ({"principal": "User: alice"}, "names nobody: expected no spaces"),
         ({"principal": "User:" + "x" * 5000}, "principal has 5005 characters"),
         ({"host": "db.example.com"}, "'db.example.com'; expected an IP address"),
         ({"host": ""}, "expected an IP address"),

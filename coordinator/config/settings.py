@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import Door
 from muster.coordinator.config.central_groups import CentralGroupSettings
+from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
 from muster.coordinator.config.groups import GroupSettings
 from muster.coordinator.config.grpc import GrpcSettings
@@ -22,7 +23,7 @@ from muster.coordinator.config.security.authentication import AuthenticationSett
 from muster.coordinator.config.security.authorization import AuthorizationSettings
 from muster.coordinator.config.security.doors import check_authority, check_doors
 from muster.coordinator.config.security.quotas import QuotaSettings
-from muster.coordinator.config.security.tls import LISTENER_NAME, TlsSettings
+from muster.coordinator.config.security.tls import LISTENER_NAME, REPLICATION, TlsSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
 from muster.coordinator.config.waiting import WaitingSettings
@@ -52,6 +53,7 @@ class Settings(
     CentralGroupSettings,
     OffsetsSettings,
     ZookeeperSettings,
+    ClusterSettings,
     ObserveSettings,
     LogSettings,
 ):
@@ -80,8 +82,13 @@ class Settings(
 
     @property
     def doors(self) -> dict[str, Door]:
-        """What each door that is served speaks, and where: `grpc`, `kafka`, `http`."""
-        found = {"grpc": self.grpc_door, "kafka": self.kafka_door, "http": self.http_door}
+        """What each door that is served speaks, and where: `grpc`, `kafka`, `http`, `replication`."""
+        found = {
+            "grpc": self.grpc_door,
+            "kafka": self.kafka_door,
+            "http": self.http_door,
+            REPLICATION: self.replication_door,
+        }
         return {name: door for name, door in found.items() if door is not None}
 
     @model_validator(mode="after")
@@ -102,6 +109,16 @@ class Settings(
             raise ValueError(
                 f"message.max.bytes is {self.message_max_bytes}, but socket.request.max.bytes, which is "
                 f"{self.socket_request_max_bytes}, has no room for it; lower the first or raise the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def many_nodes_meet_somewhere(self) -> Self:
+        if self.inter_broker_listeners and not self.zookeeper_connect:
+            raise ValueError(
+                f"inter.broker.listeners is {self.inter_broker_listeners}, but zookeeper.connect is empty: nodes of a "
+                "cluster find each other, and elect who leads, by ZooKeeper; set zookeeper.connect to "
+                "HOST:PORT,HOST:PORT/CHROOT, or leave inter.broker.listeners empty"
             )
         return self
 

@@ -98,6 +98,7 @@ HEADINGS = {
     "CentralGroupSettings": "Central groups",
     "OffsetsSettings": "Offsets",
     "ZookeeperSettings": "ZooKeeper",
+    "ClusterSettings": "Many nodes",
     "HttpSettings": "The HTTP listener",
     "ObserveSettings": "Samples, and the scaler",
     "MetricsSettings": "Metrics",

@@ -9,12 +9,19 @@ from typing import Final
 from pydantic import ValidationError
 
 from muster.coordinator.config.addresses import Door, is_loopback, parse_connect
-from muster.coordinator.config.security.tls import DOORS, LISTENER_NAME, TLS_VERSIONS, CertificateSettings, TlsSettings
+from muster.coordinator.config.security.tls import (
+    DOORS,
+    LISTENER_NAME,
+    REPLICATION,
+    TLS_VERSIONS,
+    CertificateSettings,
+    TlsSettings,
+)
 from muster.storage.wording import expected
 
 MAKES: Final = "`muster certs init` makes one for development"
 INSECURE: Final = "allow.insecure.listeners=true"
-OPENS: Final = {"grpc": INSECURE, "kafka": INSECURE, "http": f"{INSECURE} (or http.insecure=true for HTTP alone)"}
+OPENS: Final = dict.fromkeys(DOORS, INSECURE) | {"http": f"{INSECURE} (or http.insecure=true for HTTP alone)"}
 """By which word a door may be plaintext where other machines reach it."""
 
 
@@ -43,7 +50,7 @@ def open_doors(doors: Mapping[str, Door], authorizer: str) -> Iterator[tuple[str
     ['who reaches it may do everything, and who is on the way reads and changes what is said']
     """
     for name, door in doors.items():
-        if is_loopback(door.address.host) or (door.encrypted and authorizer != "none"):
+        if is_loopback(door.address.host) or (door.encrypted and (authorizer != "none" or name == REPLICATION)):
             continue
         reads = "who is on the way reads and changes what is said, passwords and tokens among it"
         if authorizer != "none":
@@ -112,6 +119,12 @@ def check_certificates(name: str, given: CertificateSettings, tls: TlsSettings) 
             f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but no authority is named whose certificates would "
             f"be believed; expected {says('ssl.truststore.location')} with a PEM file, or ssl.client.auth=none"
         )
+    if name == REPLICATION and given.ssl_client_auth != "required":
+        raise ValueError(
+            f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but {DOORS[name]} speaks TLS, where nodes show "
+            f"each other certificates; set {LISTENER_NAME}{name}.ssl.client.auth=required, and ssl.truststore.location to "
+            "the authority of all nodes"
+        )
     if name == "grpc":
         check_what_grpc_can(given, says("ssl.client.auth"), says("ssl.enabled.protocols"), says("ssl.cipher.suites"))
 
@@ -148,6 +161,8 @@ def check_authority(
             )
         if authorizer == "none" and door.asks_by_sasl:
             raise ValueError(why_none(f"{DOORS[name]} asks who clients are ({door.protocol})"))
+        if name == REPLICATION:
+            continue  # A certificate says there that it is a node; it is asked for no name.
         if authorizer == "none" and door.encrypted and tls.certificates_of(name).ssl_client_auth != "none":
             raise ValueError(why_none(f"{DOORS[name]} asks clients for certificates (ssl.client.auth)"))
     if authorizer == "none" or not zookeeper or tls.allow_insecure_listeners:

@@ -6,7 +6,15 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from muster.coordinator.config.security.mapping_rules import Rule, parse_rules
 
-DOORS: Final = {"grpc": "listeners", "kafka": "kafka.listeners", "http": "http.listeners"}
+REPLICATION: Final = "replication"
+"""The door between nodes."""
+
+DOORS: Final = {
+    "grpc": "listeners",
+    "kafka": "kafka.listeners",
+    "http": "http.listeners",
+    REPLICATION: "inter.broker.listeners",
+}
 """The doors of a node, and the setting that says where each is."""
 
 LISTENER_NAME: Final = "listener.name."
@@ -129,7 +137,8 @@ class CertificateSettings(BaseModel):
 
 class TlsSettings(CertificateSettings):
     """Of each setting that begins with `ssl.`, one listener may have another value: write `listener.name.kafka.`,
-    `listener.name.grpc.` or `listener.name.http.` before it, such as `listener.name.kafka.ssl.client.auth=required`."""
+    `listener.name.grpc.`, `listener.name.http.` or `listener.name.replication.` (inter.broker.listeners) before it,
+    such as `listener.name.kafka.ssl.client.auth=required`."""
 
     allow_insecure_listeners: bool = Field(
         default=False,

@@ -122,8 +122,8 @@ def check_certificates(name: str, given: CertificateSettings, tls: TlsSettings) 
     if name == REPLICATION and given.ssl_client_auth != "required":
         raise ValueError(
             f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but {DOORS[name]} speaks TLS, where nodes show "
-            f"each other certificates; set {LISTENER_NAME}{name}.ssl.client.auth=required, and ssl.truststore.location to "
-            "the authority of all nodes"
+            f"each other certificates; set {LISTENER_NAME}{name}.ssl.client.auth=required, and ssl.truststore.location "
+            "to the authority of all nodes"
         )
     if name == "grpc":
         check_what_grpc_can(given, says("ssl.client.auth"), says("ssl.enabled.protocols"), says("ssl.cipher.suites"))

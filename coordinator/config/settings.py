@@ -8,7 +8,6 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import Door
 from muster.coordinator.config.central_groups import CentralGroupSettings
-from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
 from muster.coordinator.config.groups import GroupSettings
 from muster.coordinator.config.grpc import GrpcSettings
@@ -16,6 +15,8 @@ from muster.coordinator.config.http import HttpSettings
 from muster.coordinator.config.kafka import KafkaSettings
 from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
+from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.config.nodes.zookeeper import ZookeeperSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
 from muster.coordinator.config.security.audit import AuditSettings
@@ -27,7 +28,6 @@ from muster.coordinator.config.security.tls import LISTENER_NAME, REPLICATION, T
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
 from muster.coordinator.config.waiting import WaitingSettings
-from muster.coordinator.config.zookeeper import ZookeeperSettings
 from muster.storage.config import LogSettings
 from muster.storage.wording import shown
 

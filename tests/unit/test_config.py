@@ -15,7 +15,7 @@ from muster.coordinator.config import (
     parse_address,
     render_properties,
 )
-from muster.coordinator.config.cluster import ClusterSettings
+from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.core.plan import canonical_name, loadable
 from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.limits import limits_of

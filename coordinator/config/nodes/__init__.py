@@ -1,0 +1,1 @@
+"""How nodes find each other, and keep copies for each other."""

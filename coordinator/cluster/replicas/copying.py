@@ -1,0 +1,210 @@
+"""Copying from the other nodes: one fetch at a time to each leader's node, over all that it leads and we copy (F1).
+
+What comes is appended, then flushed, then the next request says how far (F3). So a node is asked again only when all
+that it sent is kept here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.follower import Append, Ask, Begin, Cut, Follower, Stop, Told, Verdict, Void, Wait
+from muster.coordinator.cluster.lease import Source
+from muster.coordinator.cluster.replicas.messages import (
+    NO_SUCH_SESSION,
+    WRONG_SESSION_EPOCH,
+    FetchAnswer,
+    FetchedPart,
+    FetchItem,
+    FetchRequest,
+)
+from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, ReplicaLog
+
+Copies: TypeAlias = Mapping[TopicPartition, "Copy"]
+
+
+class Copy:
+    """A partition that this node copies: the follower's machine, and its log."""
+
+    __slots__ = ("follower", "log", "topic_id")
+
+    def __init__(self, follower: Follower, log: ReplicaLog, topic_id: bytes) -> None:
+        self.follower = follower
+        self.log = log
+        self.topic_id = topic_id
+
+
+class Fetcher:
+    """The fetches to one node. `busy`: a request is under way, or what came of the last one is not flushed yet.
+
+    What a request costs goes with what has changed since the one before, not with how much is copied.
+    """
+
+    def __init__(self, me: int, source: Source, copies: Copies, backoff_ms: int) -> None:
+        self._me = me
+        self.source = source
+        self._copies = copies
+        self._backoff_ms = backoff_ms
+        self.places: set[TopicPartition] = set()
+        self.unkept: set[TopicPartition] = set()
+        self._session = 0
+        self._session_epoch = 0
+        self._told: dict[TopicPartition, FetchItem] = {}
+        """What the leader's session knows of each partition."""
+        self._changed: dict[TopicPartition, None] = {}
+        self._waiting: dict[TopicPartition, int] = {}
+        """Not to be asked for before."""
+        self._forgotten: dict[TopicPartition, None] = {}
+        self._under_way: FetchRequest | None = None
+        self._not_before_ms = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._under_way is not None or bool(self.unkept)
+
+    def add(self, place: TopicPartition) -> None:
+        """Copy it from the next request on; from when it is flushed, where something of it is not."""
+        self.places.add(place)
+        follower = self._copies[place].follower
+        if follower.kept != follower.end:
+            self.unkept.add(place)
+        self._changed[place] = None
+
+    def drop(self, place: TopicPartition) -> None:
+        """It is led elsewhere, or in another epoch: what is under way for it is void."""
+        self.places.discard(place)
+        self.unkept.discard(place)
+        self._changed.pop(place, None)
+        self._waiting.pop(place, None)
+        self._let_go(place)
+
+    def request(self, node_epoch: int, now_ms: int) -> FetchRequest | None:
+        """The next fetch, if it is time for one: whoever performs it sends it, and says `answered` or `failed`."""
+        if self.busy or now_ms < self._not_before_ms:
+            return None
+        for place in [place for place, until_ms in self._waiting.items() if until_ms <= now_ms]:
+            del self._waiting[place]
+            self._changed[place] = None
+        items = tuple(self._items())
+        gone = tuple(self._forgotten)
+        if not self._told and not gone:
+            return None
+        self._forgotten = {}
+        self._under_way = FetchRequest(self._me, node_epoch, self._session, self._session_epoch, items, gone)
+        return self._under_way
+
+    def failed(self, request: FetchRequest, now_ms: int) -> None:
+        """No answer came: the session may have gone on without us, so a new one is begun."""
+        if request is self._under_way:
+            self._begin_anew()
+            self._not_before_ms = now_ms + self._backoff_ms
+
+    def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, str]]:
+        """Take what came into the logs. What is in `unkept` then is to be flushed, and told by `kept`. Returned: what
+        stopped, and why; it is offline here from now on (F9)."""
+        if request is not self._under_way:
+            return []
+        self._under_way = None
+        if answer.code:
+            self._begin_anew()
+            if answer.code not in (NO_SUCH_SESSION, WRONG_SESSION_EPOCH):
+                self._not_before_ms = now_ms + self._backoff_ms
+            return []
+        self.source.received_ms = now_ms
+        self._session, self._session_epoch = answer.session, request.session_epoch + 1
+        return [(part.place, why) for part in answer.parts if (why := self._take(part, now_ms)) is not None]
+
+    def kept(self, places: Iterable[TopicPartition]) -> None:
+        """These have been flushed, as far as they went when the flush began."""
+        for place in places:
+            if place in self.unkept:
+                self.unkept.discard(place)
+                self._changed[place] = None
+                copy = self._copies[place]
+                copy.follower.keep(copy.log.kept)
+
+    def next_ms(self) -> int | None:
+        """When a request is due, at the latest; None while there is nothing to ask, or nothing may be asked."""
+        if self.busy or not self.places:
+            return None
+        if self._told or self._changed:
+            return self._not_before_ms
+        return max(self._not_before_ms, min(self._waiting.values(), default=self._not_before_ms))
+
+    def _begin_anew(self) -> None:
+        self._under_way = None
+        self._session = self._session_epoch = 0
+        self._told, self._forgotten = {}, {}
+        self._changed = dict.fromkeys(sorted(self.places - self._waiting.keys()))
+
+    def _let_go(self, place: TopicPartition) -> None:
+        """Have it taken out of the leader's session: it is not asked for, for now."""
+        if self._told.pop(place, None) is not None:
+            self._forgotten[place] = None
+
+    def _items(self) -> Iterator[FetchItem]:
+        changed, self._changed = self._changed, {}
+        for place in changed:
+            copy = self._copies[place]
+            ask = copy.follower.next_fetch()
+            if ask is None:
+                continue  # it has stopped
+            item = FetchItem(place, copy.topic_id, ask.epoch, ask.offset, ask.last_epoch, copy.log.start)
+            self._forgotten.pop(place, None)
+            if self._told.get(place) != item:
+                self._told[place] = item
+                yield item
+
+    def _take(self, part: FetchedPart, now_ms: int) -> str | None:
+        """One partition's part of an answer; why it stopped, if it did."""
+        asked = self._told.get(part.place)
+        copy = self._copies.get(part.place) if part.place in self.places else None
+        if asked is None or copy is None:
+            return None
+        follower = copy.follower
+        told = Told(part.code, part.high_watermark, part.start, part.diverging, len(part.records))
+        try:
+            verdict = follower.answered(
+                Ask(asked.offset, asked.last_epoch, asked.epoch), told, copy.log.end_for_epoch, copy.log.epoch_at
+            )
+            if isinstance(verdict, Append) and len(part.records):
+                verdict = self._append(part, copy)
+            return self._do(verdict, part, copy, now_ms)
+        except LogBroken as error:
+            self._let_go(part.place)
+            return follower.stop(str(error)).reason
+
+    def _append(self, part: FetchedPart, copy: Copy) -> Verdict:
+        try:
+            copy.log.append_as_follower(part.records)
+        except Damaged as error:
+            return copy.follower.damaged(str(error))
+        copy.follower.appended(copy.log.end, copy.log.last_epoch)
+        self.unkept.add(part.place)
+        return Append()
+
+    def _do(self, verdict: Verdict, part: FetchedPart, copy: Copy, now_ms: int) -> str | None:
+        follower, log = copy.follower, copy.log
+        match verdict:
+            case Append():
+                if log.start < part.start <= log.end:
+                    log.advance_start(part.start)
+                    self._changed[part.place] = None
+            case Cut(to):
+                log.cut(to)
+                follower.was_cut(log.end, log.last_epoch)
+                self._changed[part.place] = None
+            case Begin(at):
+                log.begin(at)
+                follower.began(at)
+                self._changed[part.place] = None
+            case Wait():
+                self._let_go(part.place)
+                self._waiting[part.place] = now_ms + self._backoff_ms
+            case Stop(reason):
+                self._let_go(part.place)
+                return reason
+            case Void():
+                return None
+        log.tell_high_watermark(follower.high_watermark)
+        return None

@@ -1,0 +1,253 @@
+"""Followers' fetches, as the leader's node serves them: sessions, what is new in them, and who waits for it (L6, L7).
+
+A session remembers what its follower asked last of each partition. A request that changes nothing costs nothing per
+partition: what happens to a log is noted in the sessions that copy it (`news`), and only that is looked at.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
+from muster.coordinator.cluster.leader import Diverged, Leader, Refused
+from muster.coordinator.cluster.lease import Peer
+from muster.coordinator.cluster.replicas.messages import (
+    NO_SUCH_SESSION,
+    STORAGE_ERROR,
+    WRONG_SESSION_EPOCH,
+    FetchAnswer,
+    FetchedPart,
+    FetchItem,
+    FetchRequest,
+)
+from muster.coordinator.cluster.replicas.ports import LogBroken, Records, ReplicaLog
+from muster.coordinator.errors import ErrorCode
+
+Reply: TypeAlias = Callable[[FetchAnswer], None]
+Leads: TypeAlias = Mapping[TopicPartition, "Led"]
+Known: TypeAlias = Callable[[TopicPartition], tuple[int, int]]
+"""Who leads a partition, and in which epoch, as far as this node knows."""
+
+PART_BYTES = 1 << 20
+ANSWER_BYTES = 10 << 20
+
+
+class Led:
+    """A partition that this node leads: its leader's machine, which half of the unit it is, its log."""
+
+    __slots__ = ("half", "leader", "log", "topic_id")
+
+    def __init__(self, leader: Leader, half: int, log: ReplicaLog, topic_id: bytes) -> None:
+        self.leader = leader
+        self.half = half
+        self.log = log
+        self.topic_id = topic_id
+
+
+class Copied:
+    """What a follower asked last of a partition, and what it was told."""
+
+    __slots__ = ("item", "told_high_watermark", "told_start")
+
+    def __init__(self, item: FetchItem) -> None:
+        self.item = item
+        self.told_high_watermark = -1
+        self.told_start = -1
+
+
+class Parked:
+    """A fetch that waits for something to tell."""
+
+    __slots__ = ("number", "reply", "until_ms")
+
+    def __init__(self, reply: Reply, number: int, until_ms: int) -> None:
+        self.reply = reply
+        self.number = number
+        self.until_ms = until_ms
+
+
+class Session:
+    """One follower's session. `news`: partitions to look at before the next answer, in order."""
+
+    __slots__ = ("copied", "epoch", "id", "news", "parked", "peer")
+
+    def __init__(self, session_id: int, peer: Peer) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.peer = peer
+        self.copied: dict[TopicPartition, Copied] = {}
+        self.news: dict[TopicPartition, None] = {}
+        self.parked: Parked | None = None
+
+
+class Serving:
+    """The sessions of all followers of this node's partitions; one for each other node."""
+
+    def __init__(
+        self,
+        led: Leads,
+        known: Known,
+        peer: Callable[[int], Peer],
+        stirred: Callable[[Leader], None],
+        broke: Callable[[TopicPartition, str], None],
+    ) -> None:
+        """stirred: told of a leader whose high watermark a fetch has moved, who has something to ask, or who leads no
+        more. broke: told of a log that cannot be read."""
+        self._led = led
+        self._known = known
+        self._peer = peer
+        self._stirred = stirred
+        self._broke = broke
+        self._sessions: dict[int, Session] = {}
+        self._made = 0
+
+    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int) -> None:
+        """Take a follower's request; `reply` is called once, now or when there is something to tell."""
+        peer = self._peer(request.node)
+        session = self._session_of(request, peer)
+        if isinstance(session, int):
+            reply(FetchAnswer(session))
+            return
+        self._end_parked(session)
+        for place in request.forgotten:
+            self._forget(session, place)
+        number = peer.asks(now_ms, anew=request.session_epoch == 0)
+        refused: list[FetchedPart] = []
+        may_wait = True
+        for item in request.items:
+            part = self._take(session, item, request.node_epoch, now_ms)
+            if part is not None:
+                refused.append(part)
+            else:
+                led = self._led[item.place]
+                may_wait = may_wait and led.leader.may_park(led.half, peer)
+        if not self._answer(session, reply, number, refused, now_ms, now=bool(refused) or not may_wait or wait_ms <= 0):
+            session.parked = Parked(reply, number, now_ms + wait_ms)
+
+    def happened(self, place: TopicPartition) -> None:
+        """Records came, the high watermark or the start moved, or this node leads no more: followers are to know."""
+        for session in self._sessions.values():
+            if place in session.copied:
+                session.news[place] = None
+
+    def wake(self, now_ms: int) -> None:
+        """Answer the parked fetches that something has happened for, and those that have waited long enough."""
+        for session in self._sessions.values():
+            parked = session.parked
+            if parked is not None and (session.news or now_ms >= parked.until_ms):
+                session.parked = None
+                late = now_ms >= parked.until_ms
+                if not self._answer(session, parked.reply, parked.number, [], now_ms, now=late):
+                    session.parked = parked
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next parked fetch has waited long enough."""
+        return min((each.parked.until_ms for each in self._sessions.values() if each.parked is not None), default=None)
+
+    def _session_of(self, request: FetchRequest, peer: Peer) -> Session | int:
+        if request.session_epoch == 0:
+            self._made += 1
+            if (old := self._sessions.get(request.node)) is not None:
+                self._end_parked(old)
+            session = self._sessions[request.node] = Session(self._made, peer)
+            return session
+        known = self._sessions.get(request.node)
+        if known is None or known.id != request.session:
+            return NO_SUCH_SESSION
+        if known.epoch != request.session_epoch:
+            return WRONG_SESSION_EPOCH
+        known.epoch += 1
+        return known
+
+    def _end_parked(self, session: Session) -> None:
+        """Its follower has asked anew, so it has given up the request before."""
+        if session.parked is not None:
+            parked, session.parked = session.parked, None
+            parked.reply(FetchAnswer(WRONG_SESSION_EPOCH))
+
+    def _forget(self, session: Session, place: TopicPartition) -> None:
+        session.news.pop(place, None)
+        if session.copied.pop(place, None) is not None and (led := self._led.get(place)) is not None:
+            led.leader.forgotten(led.half, session.peer)
+
+    def _take(self, session: Session, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPart | None:
+        """What a fetch of one partition shows its leader; a part where it is refused or parted from."""
+        copied = session.copied[item.place] = Copied(item)
+        session.news[item.place] = None
+        led = self._led.get(item.place)
+        if led is None or led.topic_id != item.topic_id:
+            return self._not_led(copied, led)
+        found = led.leader.fetched(
+            led.half,
+            session.peer,
+            node_epoch,
+            item.epoch,
+            item.offset,
+            item.last_epoch,
+            item.start,
+            led.log.end_for_epoch,
+            now_ms,
+        )
+        if led.leader.over:
+            self._stirred(led.leader)
+        if found is not None:
+            session.news.pop(item.place, None)
+            return self._refusal(item.place, led, found)
+        if led.leader.moved or led.leader.wishes:
+            self._stirred(led.leader)
+        return None
+
+    def _not_led(self, copied: Copied, led: Led | None) -> FetchedPart:
+        place = copied.item.place
+        leader, epoch = self._known(place)
+        if led is not None or (leader == NOBODY and epoch == NO_EPOCH):
+            return FetchedPart(place, ErrorCode.UNKNOWN_TOPIC_ID)
+        return FetchedPart(place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+
+    def _refusal(self, place: TopicPartition, led: Led, found: Refused | Diverged) -> FetchedPart:
+        log, half = led.log, led.leader.halves[led.half]
+        if isinstance(found, Diverged):
+            return FetchedPart(place, ErrorCode.NONE, half.high_watermark, log.start, (found.epoch, found.end))
+        leader, epoch = self._known(place)
+        return FetchedPart(place, found.code, half.high_watermark, log.start, leader=leader, leader_epoch=epoch)
+
+    def _answer(
+        self, session: Session, reply: Reply, number: int, parts: list[FetchedPart], now_ms: int, *, now: bool
+    ) -> bool:
+        """Reply if there is something to tell, or if it has to be `now`; whether it was."""
+        left = ANSWER_BYTES
+        looked = list(session.news)
+        for place in looked:
+            if left <= 0:
+                break  # the others come first the next time
+            del session.news[place]
+            part = self._part(session.copied[place], left)
+            if part is not None:
+                left -= len(part.records)
+                parts.append(part)
+        if not parts and not now:
+            return False
+        session.peer.answered(number, now_ms)
+        reply(FetchAnswer(0, session.id, tuple(parts)))
+        return True
+
+    def _part(self, copied: Copied, left: int) -> FetchedPart | None:
+        """What is new of a partition for who asked; None if nothing is."""
+        item = copied.item
+        led = self._led.get(item.place)
+        if led is None or led.topic_id != item.topic_id or led.leader.over or led.leader.epoch != item.epoch:
+            leader, epoch = self._known(item.place)
+            return FetchedPart(item.place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+        log, half = led.log, led.leader.halves[led.half]
+        if item.offset < log.start:
+            return FetchedPart(item.place, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
+        try:
+            records: Records = log.read(item.offset, min(PART_BYTES, left)) if item.offset < log.end else b""
+        except LogBroken as error:
+            self._broke(item.place, str(error))
+            return FetchedPart(item.place, STORAGE_ERROR)
+        told = (copied.told_high_watermark, copied.told_start)
+        copied.told_high_watermark, copied.told_start = half.high_watermark, log.start
+        if not len(records) and told == (half.high_watermark, log.start):
+            return None
+        return FetchedPart(item.place, ErrorCode.NONE, half.high_watermark, log.start, records=records)

@@ -67,7 +67,9 @@ class SimLog:
         self._look()
         assert isinstance(records, Batch)
         if records.at != self.model.end:
-            raise AssertionError(f"{self.place}: records from {records.at} on were given to a log that ends at {self.end}")
+            raise AssertionError(
+                f"{self.place}: records from {records.at} on were given to a log that ends at {self.end}"
+            )
         self.model.append_as_follower(records.at, records.entries)
 
     def cut(self, to: int) -> None:

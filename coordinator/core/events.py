@@ -75,6 +75,7 @@ class Heartbeat:
     member_id: str
     group_instance_id: str | None
     generation: int
+    rights: Rights = None
 
 
 @value

@@ -18,6 +18,7 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refused
 from muster.coordinator.core.requests import offsets, push
 from muster.coordinator.core.requests.quiet import quiet
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.state import ShardState, Step, apply
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import CoordinatorError
@@ -69,7 +70,7 @@ class Shard:
         """How many positions there are of each topic, by name and id. It looks at all: for whoever replays."""
         return offsets.committed_to(self.state.offsets)
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.
 
         The short way for the most frequent request; `step` decides the same. False: nothing was done, `step` it.
@@ -77,7 +78,7 @@ class Shard:
         group = self.state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return False
-        return liveness.steady(group, member_id, generation, self.state, now_ms)
+        return liveness.steady(group, member_id, generation, rights, self.state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""

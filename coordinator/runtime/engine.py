@@ -28,6 +28,7 @@ from muster.coordinator.core.events import (
     Unload,
 )
 from muster.coordinator.core.records import Record
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
@@ -217,7 +218,9 @@ class Engine:
         self._inbox.append((slot, slot.life, event))
         return True
 
-    def beat(self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+    def beat(
+        self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int, rights: Rights = None
+    ) -> bool:
         """Take a heartbeat past the queue, if it can be answered with "all is well" this very moment.
 
         False: nothing was done; submit it. So it is when something waits that came before it, or when the answer would
@@ -229,7 +232,7 @@ class Engine:
             return False
         if self._starved.closes(shard, group_id):
             return False
-        if not core.beat(group_id, member_id, generation, now_ms):
+        if not core.beat(group_id, member_id, generation, rights, now_ms):
             return False
         self.metrics.requests[WELL] += 1
         return True

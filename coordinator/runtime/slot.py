@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.records import Record
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.core.value import value
 from muster.coordinator.runtime.drafts import Draft
@@ -45,7 +46,7 @@ class Core(Protocol):
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event. An exception is a bug: the shard is dropped and replayed."""
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take a heartbeat that pushes a session's deadline back and does nothing else; False: it has to be stepped."""
 
     def apply(self, record: Record) -> None:

@@ -5,13 +5,13 @@ stepped, and timers wait: nobody is expired for requests that were not taken. Fa
 plan or a changed topic, are owed: their groups are closed until the log has taken them, so nobody hears of them before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.records import Record
-from muster.coordinator.core.types import TimerKey
+from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.codec.own import room_probe
@@ -46,15 +46,40 @@ class Starved:
         """Whether a request can be answered without a write, and without telling what is owed."""
         return group_id not in self.closed and core.writes_nothing(event)
 
-    def owe(self, effects: Effects) -> Effects:
-        """Keep back the facts of a step and what rests on them; what is left may go its way."""
+    def owe(self, effects: Effects, unanswered: Mapping[RequestId, Event]) -> Effects:
+        """Keep back the facts of a step and what rests on them; what is left may go its way.
+
+        A step that leaves no fact may tell of a group that owes some: rights have changed, and it calls a member back.
+        """
         if not effects.records:
-            return effects
+            return self._told_of_others(effects, unanswered) if effects.replies or effects.notices else effects
         self.owed += effects.records
         self.closed.update(group_of(record) for record in effects.records)
         self.waiting.append((effects.replies, effects.notices))
         return Effects(
             timers=effects.timers,
+            plans=effects.plans,
+            regexes=effects.regexes,
+            measures=effects.measures,
+            chores=effects.chores,
+        )
+
+    def _told_of_others(self, effects: Effects, unanswered: Mapping[RequestId, Event]) -> Effects:
+        """Keep back what tells of groups that owe facts."""
+        about = {
+            request_id: group_of(unanswered[request_id])
+            for request_id, _ in effects.replies
+            if request_id in unanswered
+        }
+        replies = [each for each in effects.replies if about.get(each[0]) in self.closed]
+        notices = [each for each in effects.notices if each.group_id in self.closed]
+        if not replies and not notices:
+            return effects
+        self.waiting.append((replies, notices))
+        return Effects(
+            replies=[each for each in effects.replies if each not in replies],
+            timers=effects.timers,
+            notices=[each for each in effects.notices if each not in notices],
             plans=effects.plans,
             regexes=effects.regexes,
             measures=effects.measures,
@@ -109,6 +134,6 @@ class StarvedShards:
         return self._probes.pop_due(now_ms)
 
 
-def group_of(record: Record) -> str:
-    """Whose fact it is; the node's own belong to nobody."""
-    return str(getattr(record, "group_id", ""))
+def group_of(said: Record | Event) -> str:
+    """Whose fact it is, or what a request is about; the node's own belong to nobody."""
+    return str(getattr(said, "group_id", ""))

@@ -265,7 +265,7 @@ class Stepper:
     def _take(self, slot: Slot, effects: Effects) -> None:
         if slot.index in self.starved.by_shard:
             starved = self.starved.by_shard[slot.index]
-            effects = starved.owe(effects)
+            effects = starved.owe(effects, slot.unanswered)
             if len(starved.owed) > OWED_LIMIT:
                 self.drop(slot, f"it owes its log more than {OWED_LIMIT} facts: {starved.why}")
                 return

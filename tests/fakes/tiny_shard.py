@@ -22,6 +22,7 @@ from muster.coordinator.core.events import (
     TopicsChanged,
 )
 from muster.coordinator.core.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import (
     Cause,
     CommittedOffset,
@@ -114,7 +115,7 @@ class TinyShard:
             out.reply(request_id, JoinReply(generation=self.rounds[group_id]))
         out.notices.append(GroupChanged(group_id, "Stable", self.rounds[group_id]))
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         return False
 
     def arm(self, key: TimerKey, at_ms: int, out: Effects) -> None:

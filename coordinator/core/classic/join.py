@@ -151,7 +151,7 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     if group.id in step.state.holds and door.returns(group, member, request, step):
         return
     changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
-    changed = restricted.heard(group, member, request.rights) or changed
+    changed = bool(restricted.heard(group, member, request.rights, step.state)) or changed
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)

@@ -6,10 +6,12 @@ from muster.coordinator.core.classic.checks import known_member, not_dead, same_
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from muster.coordinator.core.classic.remote import again
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import HeartbeatReply
 from muster.coordinator.core.events import Heartbeat
 from muster.coordinator.core.ledger import Departure, by_member
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause, GroupState, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -22,6 +24,8 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
     not_dead(group)
     member = known_member(group, request.member_id, request.group_instance_id)
     same_generation(group, member, request.generation)
+    if request.rights is not None:
+        again.rights_said(group, member, request.rights, step)
     match group.state:
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             renew_session(group, member, step)
@@ -46,17 +50,22 @@ def called_back(group: ClassicGroup) -> HeartbeatReply:
     return HeartbeatReply(code, code.meaning, trigger.cause, trigger.detail)
 
 
-def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardState, now_ms: int) -> bool:
+def steady(
+    group: ClassicGroup, member_id: str, generation: int, rights: Rights, state: ShardState, now_ms: int
+) -> bool:
     """Take a heartbeat that gives no reason to think: a stable group, the right generation, a session under way.
 
     It does what `heartbeat` does then, at a fraction of the price: nearly every message of a quiet node is one of
     these. False: nothing was done, and `heartbeat` has to say what it means. So it is when the session would end
-    earlier than before: of a deadline that moves forward the runtime has to be told.
+    earlier than before: of a deadline that moves forward the runtime has to be told; and when a member that is planned
+    for may read other topics than is known of it.
     """
     member = group.members.get(member_id)
     if member is None or group.state is not GroupState.STABLE:
         return False
     if generation != group.generation or generation != member.generation:
+        return False
+    if rights is not None and group.remote and rights != member.rights:
         return False
     key, deadlines = group.session_timer(member_id), state.deadlines
     at_ms = now_ms + member.session_timeout_ms

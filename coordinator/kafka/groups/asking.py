@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
 from muster.coordinator.kafka.dispatch import Later
@@ -28,7 +29,7 @@ class GroupDriver(Protocol):
 
     def forget(self, shard: int, event: events.Request) -> None: ...
 
-    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool: ...
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
 
 
 class Groups:

@@ -72,14 +72,14 @@ class MembershipHandlers:
 
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
         """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
-        group_id = request.group_id
+        group_id, rights = request.group_id, self._groups.rights_of(call.identity)
         if request.group_instance_id is None and self._groups.driver.beat(
-            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id
+            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
         ):
             return self._all_is_well
         return self._groups.begin(
             group_id,
-            lambda: heartbeat_event(request, self._groups.next_id()),
+            lambda: heartbeat_event(request, self._groups.next_id(), rights),
             effects.HeartbeatReply,
             lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
@@ -175,13 +175,14 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
     )
 
 
-def heartbeat_event(request: Any, request_id: int) -> events.Heartbeat:
+def heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> events.Heartbeat:
     return events.Heartbeat(
         request_id,
         short("group_id", request.group_id),
         short("member_id", request.member_id),
         short_or_none("group_instance_id", request.group_instance_id),
         request.generation_id,
+        rights,
     )
 
 

@@ -21,6 +21,7 @@ from muster.coordinator.core.control.trial.events import LagMeasured
 from muster.coordinator.core.effects import GroupChanged, Reply
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import Draining, Overloaded
 from muster.coordinator.runtime.answers import LoadWork, Work
@@ -197,11 +198,10 @@ class Driver:
             self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
             self._wake()
 
-    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights = None) -> bool:
         """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
-        if self._turn_due or self._closed:
-            return False
-        return self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms())
+        busy = self._turn_due or self._closed
+        return not busy and self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms(), rights)
 
     async def ask_and_look(
         self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]

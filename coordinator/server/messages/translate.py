@@ -75,13 +75,14 @@ def sync_group(request: pb.SyncGroupRequest, request_id: RequestId) -> events.Sy
     )
 
 
-def heartbeat(request: pb.HeartbeatRequest, request_id: RequestId) -> events.Heartbeat:
+def heartbeat(request: pb.HeartbeatRequest, request_id: RequestId, rights: Rights = None) -> events.Heartbeat:
     return events.Heartbeat(
         request_id,
         shape.name("group_id", request.group_id),
         shape.name("member_id", request.member_id),
         instance_id(request),
         request.generation_id,
+        rights,
     )
 
 

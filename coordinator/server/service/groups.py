@@ -154,13 +154,13 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
         """The usual one takes the short way: no event, no turn, no future (docs/performance.md)."""
-        group_id = request.group_id
+        group_id, rights = request.group_id, self._rights_of(call.identity)
         shard = self._shard_of(group_id)
         if not request.HasField("group_instance_id") and self._driver.beat(
-            shard, group_id, request.member_id, request.generation_id
+            shard, group_id, request.member_id, request.generation_id, rights
         ):
             return ALL_IS_WELL
-        event = translate.heartbeat(request, self._driver.next_id())
+        event = translate.heartbeat(request, self._driver.next_id(), rights)
         return answers.heartbeat(await self._driver.ask(shard, event, effects.HeartbeatReply))
 
     async def consumer_group_heartbeat(

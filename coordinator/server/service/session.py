@@ -145,7 +145,7 @@ class Session:
 
     async def _heartbeat(self, request: pb.HeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
-        event = translate.heartbeat(request, self._driver.next_id())
+        event = translate.heartbeat(request, self._driver.next_id(), self._rights())
         reply = await self._driver.ask(self._shard, event, effects.HeartbeatReply)
         if number:
             self._put_answer(pb.SessionResponse(request_number=number, heartbeat=answers.heartbeat(reply)))

@@ -29,16 +29,22 @@ class BalanceIsCalm(Checker):
         self.resting = frozenset(group_id for group_id in state.holds if standing.resting(state, group_id))
 
     def replayed(self, shard: int, core: Shard) -> None:
-        """What moved by a plan that the log has lost did not move: nobody was told of it."""
+        """What moved by a plan that the log has lost did not move: nobody was told of it.
+
+        Lost is what the ledger no longer tells, or tells of a generation that the group's own records have not reached:
+        the log may have broken between the two, and a ledger tells then of what never came to be.
+        """
         for group_id, entries in self.entries.items():
             if self.node.shard_index(group_id) != shard:
                 continue
             ledger = core.ledgers.get(group_id)
             kept = ledger.entries if ledger is not None else {}
+            reached = last_plan(core, group_id)
             for place, entry in list(entries.items()):
                 trimmed = bool(kept) and entry.number < min(kept)
                 found = kept.get(entry.number)
-                if not trimmed and (found is None or found.moves != entry.moves):
+                told = trimmed or (found is not None and found.moves == entry.moves)
+                if not told or entry.generation > reached:
                     self.moved_ms.get(group_id, {}).pop(place, None)
                     del entries[place]
 
@@ -73,3 +79,11 @@ class BalanceIsCalm(Checker):
         if balancing is not None and moved:
             self.moved_ms.setdefault(group_id, {}).update(dict.fromkeys(moved, self.world.now_ms))
             self.entries.setdefault(group_id, {}).update(dict.fromkeys(moved, entry))
+
+
+def last_plan(core: Shard, group_id: str) -> int:
+    """The generation, or the epoch, of the group's last plan; -1 where there is no group."""
+    consumers, classic = core.consumer_groups.get(group_id), core.groups.get(group_id)
+    if consumers is not None:
+        return consumers.target_epoch
+    return classic.generation if classic is not None else -1

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, JoinGroup, SessionHeartbeat, SyncGroup
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, Heartbeat, JoinGroup, SessionHeartbeat, SyncGroup
 from muster.coordinator.core.rights import RightsAnew, TopicRights
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
@@ -33,7 +34,10 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         if isinstance(event, RightsAnew):
             self._may.update({(shard, who): rights for who, rights in event.rights.items()})
         said = event.heartbeat if isinstance(event, SessionHeartbeat) else event
-        if isinstance(said, ConsumerHeartbeat | JoinGroup) and said.rights is not None:
+        taken = isinstance(said, ConsumerHeartbeat | JoinGroup) or (
+            isinstance(said, Heartbeat) and not refused(said, effects)
+        )
+        if taken and said.rights is not None:
             self._may[shard, said.rights.who] = said.rights
         if isinstance(said, ConsumerHeartbeat) and said.rights is not None:
             self._who[said.group_id, said.member_id] = said.rights.who
@@ -82,3 +86,9 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
             if not rights.may_read(topic):
                 self.fail(f"{member_id} of {group_id} is given {topic}, and {rights.who} may not read it")
         return True
+
+
+def refused(said: Heartbeat, effects: Effects) -> bool:
+    """What is said under another generation, or for nobody, changes nothing."""
+    heard = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+    return any(number == said.request_id and reply.code not in heard for number, reply in effects.replies)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
-from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, SessionHeartbeat
+from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, JoinGroup, SessionHeartbeat
 from muster.coordinator.core.rights import Names, RightsAnew, TopicRights
 from tests.sim.world import World
 
@@ -31,10 +31,12 @@ class Rulings:
         self._free = False
         """All may read everything."""
 
-    def with_rights(self, request: Any) -> Any:
-        """The request as the edge hands it on."""
+    def with_rights(self, request: Any, who: str) -> Any:
+        """The request as the edge hands it on, which knows who has sent it."""
         if isinstance(request, SessionHeartbeat):
-            return replace(request, heartbeat=self.with_rights(request.heartbeat))
+            return replace(request, heartbeat=self.with_rights(request.heartbeat, who))
+        if isinstance(request, Heartbeat):
+            return replace(request, rights=self._of(who))
         if isinstance(request, JoinGroup | ConsumerHeartbeat):
             return replace(request, rights=self._of(request.client_id or request.member_id))
         return request

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from muster.coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
 from muster.coordinator.core.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
 from muster.coordinator.core.records import Record
-from muster.coordinator.core.rights import RightsAnew
+from muster.coordinator.core.rights import Rights, RightsAnew
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, RequestId, TimerKey
 from muster.coordinator.runtime.answers import Released
@@ -65,8 +65,8 @@ class WatchedShard:
         watch.stepped(index, self.shard, event, effects)
         return effects
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
-        return self.shard.beat(group_id, member_id, generation, now_ms)
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
+        return self.shard.beat(group_id, member_id, generation, rights, now_ms)
 
     def _wake(self, event: Event, now_ms: int) -> Effects:
         """The topics, then Loaded: to the checkers they are one step."""
@@ -224,7 +224,7 @@ class Node:
     def receive(self, call: Call) -> None:
         """A request arrives: give it an id, draw what the edge draws, and queue it for the next turn."""
         self._requests += 1
-        request = self._with_rights(replace(call.request, request_id=self._requests))
+        request = self._with_rights(replace(call.request, request_id=self._requests), call.caller)
         if isinstance(request, JoinGroup):
             request = replace(request, fresh_id=self._fresh_id(request))
         self.world.trace(f"in  #{request.request_id} {call.caller} {describe(request)}")
@@ -241,11 +241,11 @@ class Node:
         self._release()
         self.wake()
 
-    def ask(self, request: Any, on_reply: Callable[[Reply], None]) -> RequestId:
-        """A request of the edge itself. `on_reply` is called in a later turn, never before this returns."""
+    def ask(self, request: Any, on_reply: Callable[[Reply], None], who: str = "") -> RequestId:
+        """A request of the edge itself, for `who`. `on_reply` is called in a later turn, never before this returns."""
         self._requests += 1
         request_id = self._requests
-        request = self._with_rights(replace(request, request_id=request_id))
+        request = self._with_rights(replace(request, request_id=request_id), who)
         self.own[request_id] = (on_reply, request)
         self.world.trace(f"in  #{request_id} session {describe(request)}")
         self.watch.received(request)
@@ -253,8 +253,8 @@ class Node:
         self.wake()
         return request_id
 
-    def _with_rights(self, request: Any) -> Any:
-        return request if self.rulings is None else self.rulings.with_rights(request)
+    def _with_rights(self, request: Any, who: str) -> Any:
+        return request if self.rulings is None else self.rulings.with_rights(request, who)
 
     def tell_rights(self, event: RightsAnew) -> None:
         """The lists have changed; the node's edge tells its shards at once."""
@@ -271,10 +271,10 @@ class Node:
 
     def _beat(self, request: Heartbeat) -> bool:
         """As the edge does where nothing is due and nothing waits."""
-        shard, now_ms = self.shard_index(request.group_id), self.world.now_ms
+        shard, now_ms, node_ms = self.shard_index(request.group_id), self.world.now_ms, self.world.node_ms
         if request.group_instance_id is not None or self._turn_at_ms == now_ms or self.ears.deaf:
             return False
-        return self.engine.beat(shard, request.group_id, request.member_id, request.generation, self.world.node_ms)
+        return self.engine.beat(shard, request.group_id, request.member_id, request.generation, node_ms, request.rights)
 
     def _fresh_id(self, request: JoinGroup) -> str:
         """Counted, not drawn: a story that repeats the events gets the same ids."""

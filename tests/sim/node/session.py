@@ -132,7 +132,7 @@ class NodeSession:
             self._ask(message.request, message)
 
     def _ask(self, request: SessionHeartbeat | Heartbeat, message: Up) -> None:
-        self._busy = self.node.ask(request, lambda reply: self._answered(message, reply))
+        self._busy = self.node.ask(request, lambda reply: self._answered(message, reply), self.stream.caller)
         self.node.watch.taken(message, self._busy)
 
     def _answered(self, message: Up, reply: Reply) -> None:

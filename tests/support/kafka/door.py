@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from muster.coordinator.core import events
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
@@ -61,7 +62,7 @@ class OneShard:
     def forget(self, shard: int, event: events.Request) -> None:
         raise NotImplementedError("nothing waits")
 
-    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:
         return False
 
 

@@ -129,6 +129,7 @@ class ClassicStage:
                 options.get("id", client.member_id),
                 instance_from(options, client),
                 int(options.get("generation", client.generation)),
+                self.rights_of(name),
             )
         )
 

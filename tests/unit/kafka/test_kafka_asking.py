@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.errors import Draining, ErrorCode, Overloaded
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
@@ -40,7 +41,7 @@ class FullDriver:
     def forget(self, shard: int, event: events.Request) -> None:
         raise AssertionError("nothing was taken, so there is nothing to forget")
 
-    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:
         return False
 
 

@@ -10,6 +10,7 @@ from muster.coordinator.core.events import (
     Unload,
 )
 from muster.coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
+from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
@@ -139,7 +140,7 @@ def test_long_commits_of_two_shards_go_on_by_turns() -> None:
 class Alive(Shard):
     """All is well with whoever beats."""
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         return True
 
 

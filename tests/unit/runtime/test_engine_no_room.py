@@ -1,7 +1,8 @@
 """On a full disk what needs no write goes on; what does is refused; nobody is expired; all comes back with the room."""
 
+from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.rights import Names, TopicRights
+from muster.coordinator.core.rights import Names, RightsAnew, TopicRights
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
@@ -143,6 +144,69 @@ def test_facts_that_come_to_be_without_room_are_owed_and_their_group_is_closed()
     ((_, reply),) = flush(again)
     assert isinstance(reply, effects.OffsetFetchReply)
     assert reply.offsets == {}
+
+
+def test_what_concerns_everybody_tells_nobody_of_a_closed_group() -> None:
+    """What answers somebody who listens need not be about its group, and may leave no fact: the group owes some."""
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(initial_rebalance_delay_ms=0))
+    topics = {"t": 1, "gone": 1}
+    engine.submit_all(events.TopicsChanged(topics, ids={topic: topic.ljust(16).encode() for topic in topics}))
+    engine.load(0)
+    may = TopicRights("c", Names(every=True), describe=Names(every=True))
+    members = {group_id: planned_for(engine, group_id, may) for group_id in ("owes", "rests")}
+    engine.submit(0, events.OffsetCommit(1, "owes", members["owes"], None, 1, {("gone", 0): CommittedOffset(5)}))
+    engine.turn(1)
+    flush(engine)
+    log.full = True
+    engine.submit(0, events.OffsetCommit(2, "other", "", None, -1, {("t", 0): CommittedOffset(7)}))
+    engine.turn(2)
+    engine.turn(3)
+    flush(engine)
+    for number, (group_id, member_id) in enumerate(members.items(), 10):
+        engine.submit(0, events.Heartbeat(number, group_id, member_id, None, 1, may))
+        engine.submit(0, events.Listen(number + 10, group_id, member_id, None, 1, consumer=False))
+    engine.turn(4)
+    assert codes(flush(engine)) == [(10, NONE), (11, NONE)]
+    engine.submit_all(events.TopicsChanged({"t": 1}, ("gone",), {"t": b"t".ljust(16)}))
+    engine.turn(5)
+    engine.submit_all(RightsAnew({"c": TopicRights("c")}))
+    engine.turn(6)
+    assert codes(flush(engine)) == [(21, ErrorCode.REBALANCE_IN_PROGRESS)]
+    log.full = False
+    engine.turn(2 * PROBE_MS)
+    assert codes(engine.take_released().replies) == []
+    assert codes(flush(engine)) == [(20, ErrorCode.REBALANCE_IN_PROGRESS)]
+
+
+def planned_for(engine: Engine, group_id: str, rights: TopicRights) -> str:
+    """The only member of a group, for which the coordinator plans and which reads "t"; its generation is 1."""
+    said = encode_subscription(Subscription(version=1, topics=("t",)))
+    join_it = events.JoinGroup(
+        request_id=900,
+        group_id=group_id,
+        member_id="",
+        group_instance_id=None,
+        client_id="c",
+        client_host="h",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=(Protocol("range", said),),
+        fresh_id="1",
+        require_known_member_id=False,
+        remote_assignor="uniform",
+        rights=rights,
+    )
+    engine.submit(0, join_it)
+    engine.turn(0)
+    engine.turn(0)
+    ((_, joined),) = flush(engine)
+    assert isinstance(joined, effects.JoinReply)
+    engine.submit(0, events.SyncGroup(901, group_id, joined.member_id, None, 1, None, None, ()))
+    engine.turn(0)
+    flush(engine)
+    return joined.member_id
 
 
 def test_a_member_lives_through_a_full_disk_and_a_dead_one_is_noticed_afterwards() -> None:

@@ -6,6 +6,9 @@ from copy import deepcopy
 import pytest
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.control.assigning import Planner
+from muster.coordinator.core.rights import Names, TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
@@ -67,7 +70,7 @@ def both(shard: Shard, member_id: str, generation: int = 1) -> tuple[bool, effec
     """The short way on the shard, the long way on a copy of it; where the short one acts the states agree."""
     twin = deepcopy(shard)
     stepped = twin.step(events.Heartbeat(9, "g", member_id, None, generation), BEAT_MS)
-    short = shard.beat("g", member_id, generation, BEAT_MS)
+    short = shard.beat("g", member_id, generation, None, BEAT_MS)
     if short:
         renewed = {("session", "g", member_id): BEAT_MS + SESSION_MS}
         assert stepped == effects.Effects(replies=[(9, effects.HeartbeatReply())], timers=renewed)
@@ -105,14 +108,29 @@ def test_a_group_that_calls_back_is_left_to_the_rules() -> None:
 
 
 def test_an_unknown_group_is_left_to_the_rules() -> None:
-    assert not Shard(Limits(), 0).beat("g", "m", 1, 0)
+    assert not Shard(Limits(), 0).beat("g", "m", 1, None, 0)
 
 
 def test_a_session_that_would_end_earlier_is_left_to_the_rules() -> None:
     """Of a deadline that moves forward the runtime has to be told; the short way tells it of nothing."""
     shard, member_id = stable()
-    assert shard.beat("g", member_id, 1, BEAT_MS)
-    assert not shard.beat("g", member_id, 1, BEAT_MS - 1)
+    assert shard.beat("g", member_id, 1, None, BEAT_MS)
+    assert not shard.beat("g", member_id, 1, None, BEAT_MS - 1)
+
+
+def test_what_a_member_may_is_news_to_who_plans_for_it() -> None:
+    """Rights are on no record: after a reload the first heartbeat tells them, and must not take the short way."""
+    shard, member_id = stable()
+    group = shard.state.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    some, all_of_them = TopicRights("c", Names(frozenset({"t"}))), TopicRights("c", Names(every=True))
+    assert shard.beat("g", member_id, 1, some, BEAT_MS)
+    group.planner = Planner("uniform")
+    assert not shard.beat("g", member_id, 1, some, BEAT_MS)
+    assert shard.beat("g", member_id, 1, None, BEAT_MS)
+    group.members[member_id].rights = some
+    assert shard.beat("g", member_id, 1, some, BEAT_MS)
+    assert not shard.beat("g", member_id, 1, all_of_them, BEAT_MS)
 
 
 def engine() -> tuple[Engine, str]:

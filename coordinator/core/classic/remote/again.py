@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
-from muster.coordinator.core.classic.remote import plans
+from muster.coordinator.core.classic.remote import plans, restricted
 from muster.coordinator.core.classic.static import covers_topics
 from muster.coordinator.core.control.assigning import Planner, options_differ, suspended
 from muster.coordinator.core.control.holds.standing import resting
@@ -12,7 +13,7 @@ from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.entries import newest_plan
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
-from muster.coordinator.core.rights import RightsAnew, anew, change, readable
+from muster.coordinator.core.rights import Rights, RightsAnew, anew, change, readable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Outcome, RebalanceEntry
 
@@ -158,6 +159,13 @@ def rights_changed(group: ClassicGroup, event: RightsAnew, step: Step) -> None:
             triggers.append(by_member(Cause.SUBSCRIPTION_CHANGED, member, change(was, now)))
     if triggers and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, triggers[0], step)
+
+
+def rights_said(group: ClassicGroup, member: Member, rights: Rights, step: Step) -> None:
+    """A heartbeat has said what its member may: of whoever has not been heard since the log was read it is news."""
+    what = restricted.heard(group, member, rights, step.state)
+    if what and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, by_member(Cause.SUBSCRIPTION_CHANGED, member, what), step)
 
 
 def settings_changed(group: ClassicGroup, trigger: Trigger, step: Step) -> None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.rights import Rights, readable
+from muster.coordinator.core.plan import shares_of, topics_of
+from muster.coordinator.core.rights import Rights, change, readable
+from muster.coordinator.core.state import ShardState
 
 
 def within(member: Member, said: AssignorMember) -> AssignorMember:
@@ -18,7 +20,28 @@ def within(member: Member, said: AssignorMember) -> AssignorMember:
     return replace(said, topics=tuple(topic for topic in said.topics if topic in allowed))
 
 
-def heard(group: ClassicGroup, member: Member, rights: Rights) -> bool:
-    """A join has said what the member may; whether a plan that stands is void by that."""
+def heard(group: ClassicGroup, member: Member, rights: Rights, state: ShardState) -> str:
+    """A word of the member has said what it may. By what a plan that stands is void; empty: it stands.
+
+    What it was made with is not known of who is heard for the first time since the log was read: only what came of it.
+    """
     known, member.rights = member.rights, rights
-    return bool(group.remote) and known is not None and known != rights
+    if not group.remote or rights == known:
+        return ""
+    named = topics_of(member.metadata(group.protocol_name)) or frozenset()
+    was, now = readable(known, named), readable(rights, named)
+    if was == now if known is not None else still_fits(group, member, now, state):
+        return ""
+    return change(was, now) or "may read what nobody was given"
+
+
+def still_fits(group: ClassicGroup, member: Member, may_read: frozenset[str], state: ShardState) -> bool:
+    """Whether the plan gives the member nothing that it may not read, and somebody everything that it may.
+
+    What waits for its former owner to let go is as good as given.
+    """
+    if not shares_of(member.assignment).keys() <= may_read:
+        return False
+    given = {topic for other in group.members.values() for topic in shares_of(other.assignment)}
+    given.update(topic for topic, _ in group.carried)
+    return may_read & state.partitions.keys() <= given

@@ -180,7 +180,10 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
     if request.generation != member.epoch:
         code = ErrorCode.ILLEGAL_GENERATION
         step.reply(request.request_id, HeartbeatReply(code, code.meaning))
-    elif called_back(group, member, step):
+        return
+    if request.rights is not None and (triggers := target.rights_heard(group, member, request.rights, step)):
+        target.call_for(group, triggers[0], step)
+    if called_back(group, member, step):
         if group.rejoin_timer(member.id) not in step.state.deadlines:
             step.arm(group.rejoin_timer(member.id), member.rebalance_timeout_ms)
         code = ErrorCode.REBALANCE_IN_PROGRESS

@@ -5,9 +5,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
 from itertools import repeat
 from pathlib import Path
 
+from tests.sim.faults import Faults
 from tests.sim.run import HARD, HELD, ROLLED, RULED, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 
@@ -26,6 +28,14 @@ def arguments() -> argparse.Namespace:
         "--ruled", action="store_true", help="members may not read everything, and what they may changes"
     )
     parser.add_argument("--rolled", action="store_true", help="the same, and all groups change their protocol")
+    parser.add_argument(
+        "--weather",
+        action="append",
+        type=fault,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a fault that is not drawn (tests/sim/faults.py), as often as you like",
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write everything that happened; needs --seed")
     parser.add_argument("--script", type=Path, metavar="FILE", help="write the run as a story; needs --seed")
@@ -33,8 +43,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.seed is None and (options.trace or options.script):
         parser.error("--trace and --script are about one run: name it with --seed N")
-    if options.hard and options.script:
-        parser.error("--script writes runs in drawn weather only; leave --hard out")
+    if (options.hard or options.weather) and options.script:
+        parser.error("--script writes runs in drawn weather only; leave --hard and --weather out")
     if options.seeds < 1 or options.jobs < 1:
         parser.error(f"--seeds {options.seeds} and --jobs {options.jobs} must be at least 1")
     return options
@@ -51,7 +61,24 @@ def results(options: argparse.Namespace) -> Iterator[Result]:
 
 def parts_of(options: argparse.Namespace) -> Parts:
     chosen = ((HARD, options.hard), (HELD, options.held), (ROLLED, options.rolled), (RULED, options.ruled))
-    return next((parts for parts, wanted in chosen if wanted), Parts())
+    parts = next((parts for parts, wanted in chosen if wanted), Parts())
+    return replace(parts, weather={**parts.weather, **dict(options.weather)})
+
+
+def fault(said: str) -> tuple[str, float]:
+    """A fault by name, and how much of it there is: ms as whole numbers, shares as fractions.
+
+    >>> fault("full_every_ms=15000"), fault("loss=0.1")
+    (('full_every_ms', 15000), ('loss', 0.1))
+    """
+    name, _, value = said.partition("=")
+    known = {field.name: type(field.default) for field in fields(Faults)}
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"no fault is called {name!r}; there are {', '.join(known)}")
+    try:
+        return name, known[name](value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{said!r}: expected a number ({known[name].__name__}) behind =") from None
 
 
 def report(runs: list[Result], *, census: bool) -> None:
@@ -83,7 +110,8 @@ def main() -> int:
                 "--rolled": options.rolled,
                 "--ruled": options.ruled,
             }
-            how = " ".join([f"--seed {run.seed}", *(kind for kind, wanted in kinds.items() if wanted)])
+            weather = [f"--weather {name}={value}" for name, value in options.weather]
+            how = " ".join([f"--seed {run.seed}", *(kind for kind, wanted in kinds.items() if wanted), *weather])
             print(f"  repeat: python -m tests.sim {how} --trace trace.txt", flush=True)
     if options.trace:
         options.trace.write_text("\n".join(runs[0].lines) + "\n", encoding="utf-8")

@@ -115,6 +115,9 @@ ROLLED_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 2_500, "migrate_ever
 LOOKED_AT: Mapping[str, int] = {"rights_every_ms": 6_000}
 """The same drawn weather, and members that may not read everything."""
 
+LOOKED_AT_WITHOUT_ROOM: Mapping[str, int] = {**LOOKED_AT, "full_every_ms": 15_000}
+"""The same, and disks that fill up all the time: what members may is heard anew after each reload."""
+
 
 def draw(rng: Random) -> Faults:
     """Each seed has weather of its own: most kinds of fault in most seeds, rarely all of them at full strength."""

@@ -21,6 +21,7 @@ from tests.sim.faults import (
     HELD_BY_OPERATORS,
     JOIN_GRACE_MS,
     LOOKED_AT,
+    LOOKED_AT_WITHOUT_ROOM,
     REQUEST_TIMEOUT_MS,
     ROLLED_BY_OPERATORS,
     Faults,
@@ -78,6 +79,9 @@ ROLLED = Parts(weather=ROLLED_BY_OPERATORS, generations=("moving",))
 
 RULED = Parts(weather=LOOKED_AT, generations=("consumer", "consumer", "classic", "moving"))
 """Whatever the weather, members may not read everything, and what they may changes."""
+
+RULED_WITHOUT_ROOM = replace(RULED, weather=LOOKED_AT_WITHOUT_ROOM)
+"""The same, and the disk is full again and again."""
 
 
 @dataclass(slots=True)

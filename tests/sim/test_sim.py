@@ -34,7 +34,7 @@ from tests.sim.checkers.rights import NobodyIsGivenWhatHeMayNotRead
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
 from tests.sim.checkers.trials import TrialsHarmNobody
-from tests.sim.run import HARD, HELD, ROLLED, RULED, Parts, Result, run_seed
+from tests.sim.run import HARD, HELD, ROLLED, RULED, RULED_WITHOUT_ROOM, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
 from tests.support.stories.script import Stage
@@ -48,6 +48,7 @@ RUNS = (
     *((seed, HARD) for seed in range(SEEDS // 2)),
     *((seed, HELD) for seed in range(SEEDS // 4)),
     *((seed, RULED) for seed in range(SEEDS // 12)),
+    *((seed, RULED_WITHOUT_ROOM) for seed in range(SEEDS // 12)),
     *((seed, ROLLED) for seed in range(SEEDS // 4)),
 )
 
@@ -90,6 +91,7 @@ ROOT = Path(__file__).parents[2]
 def checked(run: Result, parts: Parts) -> Result:
     kind = " --hard" if parts is HARD else " --held" if parts is HELD else " --rolled" if parts is ROLLED else ""
     kind = " --ruled" if parts is RULED else kind
+    kind = " --ruled --weather full_every_ms=15000" if parts is RULED_WITHOUT_ROOM else kind
     how = f"--seed {run.seed}{kind}"
     assert not run.violation, f"{run.violation}\nrepeat: python -m tests.sim {how} --trace trace.txt"
     return run

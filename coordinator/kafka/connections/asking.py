@@ -9,51 +9,55 @@ from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.foresight import Refused
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES
-from muster.coordinator.kafka.connections.login import Bare, Desk, Login
+from muster.coordinator.kafka.connections.login import Desk, Login
 from muster.coordinator.kafka.connections.places import Slot
 from muster.coordinator.kafka.dispatch import HangUp
 
 
 class AskingConnection(Connection):
-    """See `Connection`. Its client logs in at the `desk`."""
+    """See `Connection`. Its client logs in at the `desk`; who is known without an end is served as at any other."""
 
-    _login: Login | None = None
+    __slots__ = ("_desk", "_login")
 
     def __init__(self, desk: Desk, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._desk = desk
+        self._login: Login | None = None
+        self._asks = self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self._let_in:
-            self._login = self._peer.login = Login(self._desk, self._peer, self._frames, self._drop)
-
-    def data_received(self, data: bytes) -> None:
-        if self._login is not None and not self._draining:
-            try:
-                self._login.heard(len(data))
-            except HangUp as error:
-                self._drop(str(error))
-                return
-        super().data_received(data)
+            self._login = self._peer.login = Login(self._desk, self._peer, self._frames, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._login is not None:
             self._login.gone()
+        self._asks = None
         super().connection_lost(exc)
 
-    def _foreseen(self) -> Refused | None:
-        """Nothing is read of a request before the login but its key."""
-        return super()._foreseen() if self._login is not None and self._login.known else None
+    def heard(self, size: int) -> None:
+        """See `Asks`."""
+        if self._login is not None:
+            self._login.heard(size)
 
-    def _start(self, frame: Frame) -> None:
+    def takes(self, frame: Frame) -> bool:
+        """See `Asks`."""
         if self._login is None:
             raise HangUp("it is not open")
         if self._login.raw:
             self._hear(self._login, frame)
-            return
+            return True
         self._login.admit(HEAD.unpack_from(frame)[0])
-        super()._start(frame)
+        return False
+
+    def settled(self) -> None:
+        """Who is known without an end need not be looked at with each request any more."""
+        self._asks = None if self._peer.identity.until_s == inf else self
+
+    def _foreseen(self) -> Refused | None:
+        """Nothing is read of a request before the login but its key."""
+        return super()._foreseen() if self._login is not None and self._login.known else None
 
     def _hear(self, login: Login, frame: Frame) -> None:
         """A mechanism's words as Kafka 0.10 sent them: frames without headers."""
@@ -61,35 +65,16 @@ class AskingConnection(Connection):
         assert form is not None, "it is served"
         slot = self._parked = Slot(len(frame), 0, form, self._begun_s)
         self._slots.append(slot)
-        slot.task = self._loop.create_task(self._serve(slot, login.words, bytes(frame)))
+        slot.task = self._loop.create_task(self._reply(slot, login, bytes(frame)))
 
-    def _settle(self, login: Login) -> None:
-        """Who is known without an end is served as if nobody had been asked."""
-        self.__class__ = KnownConnection if login.known and login.identity.until_s == inf else AskingConnection
-        if self._transport.get_extra_info("sslcontext") is None:
-            self._transport.set_protocol(self)  # It keeps what it calls; under TLS it may not be told in mid-stream.
-
-    def _answered(self, slot: Slot) -> None:
-        if self._login is not None and slot.form.api.key == SASL_AUTHENTICATE:
-            self._peer.cleared.clear()
-            self._settle(self._login)
-        if self._login is not None and self._login.over:
-            self._draining = True
-            self._backlog.clear()
-        super()._answered(slot)
-
-    def _fill(self, slot: Slot, response: Any) -> None:
-        if not isinstance(response, Bare):
-            super()._fill(slot, response)
+    async def _reply(self, slot: Slot, login: Login, words: bytes) -> None:
+        """Without a header, as it was asked."""
+        try:
+            answer = await login.words(words)
+        except Exception as error:
+            self._failed(slot, error)
             return
         slot.done = True
-        slot.answer = [len(response.data).to_bytes(LENGTH_BYTES, "big"), response.data]
-        self._made_bytes += LENGTH_BYTES + len(response.data)
-
-
-class KnownConnection(AskingConnection):
-    """The same, once there is nothing left to look at with each request."""
-
-    data_received = Connection.data_received
-    _start = Connection._start
-    _fill = Connection._fill
+        slot.answer = [len(answer).to_bytes(LENGTH_BYTES, "big"), answer]
+        self._made_bytes += LENGTH_BYTES + len(answer)
+        self._answered(slot)

@@ -18,7 +18,7 @@ from muster.coordinator.kafka.connections.foresight import Refused, foreseen
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
 from muster.coordinator.kafka.connections.holding import Holding
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Caller, ConnectionLimits, Slot
+from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Asks, Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.connections.shared import Shared
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 
@@ -43,6 +43,11 @@ class Connection(Holding, asyncio.Protocol):
     `shared` is what it has in common with the other connections of its node.
     """
 
+    # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
+    __slots__ = ("_active_at", "_advance_due", "_asks", "_backlog", "_begun_s", "_bytes", "_callers", "_choked",
+                 "_dispatch", "_draining", "_frames", "_let_in", "_limits", "_made_bytes", "_metered", "_moved_at",
+                 "_on_close", "_on_open", "_parked", "_paused", "_peer", "_slots", "_unread", "fault")  # fmt: skip
+
     def __init__(
         self,
         dispatch: Dispatch,
@@ -52,6 +57,9 @@ class Connection(Holding, asyncio.Protocol):
         shared: Shared | None = None,
     ) -> None:
         self._shared = shared or Shared()
+        self._payer = None
+        self._held = False
+        self._asks: Asks | None = None
         self._dispatch = dispatch
         self._metered = dispatch.instruments is not None
         self._begun_s = 0.0
@@ -129,8 +137,10 @@ class Connection(Holding, asyncio.Protocol):
             return
         self._active_at = self._loop.time()
         try:
+            if self._asks is not None:
+                self._asks.heard(len(data))
             frames = self._frames.feed(data)
-        except MalformedFrame as error:
+        except (MalformedFrame, HangUp) as error:
             self._drop(str(error))
             return
         for frame in frames:
@@ -228,6 +238,8 @@ class Connection(Holding, asyncio.Protocol):
             self._drop("its request could not be answered")
 
     def _start(self, frame: Frame) -> None:
+        if self._asks is not None and self._asks.takes(frame):
+            return
         key, version, correlation = HEAD.unpack_from(frame)
         form = self._dispatch.form(key, version)
         if form is None:
@@ -421,16 +433,6 @@ class Connection(Holding, asyncio.Protocol):
         if stop != self._paused and not self._transport.is_closing():
             self._paused = stop
             (self._transport.pause_reading if stop else self._transport.resume_reading)()
-
-    def _rest(self) -> None:
-        """Others have their turn before more is read: by itself the loop would read on for megabytes."""
-        if not self._resting:
-            self._resting = True
-            self._loop.call_soon(self._rested)
-
-    def _rested(self) -> None:
-        self._resting = False
-        self._throttle()
 
     def _close_if_drained(self) -> None:
         if self._draining and not self._slots:

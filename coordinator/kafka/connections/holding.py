@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 class Holding:
     """A part of `Connection`, which looks at `_payer` and `_held`."""
 
+    __slots__ = ("_held", "_loop", "_payer", "_resting", "_shared", "_transport")
+
     _transport: asyncio.Transport
     _shared: Shared
-    _payer: "Payer | None" = None
+    _payer: "Payer | None"
     """None: nothing is charged, nobody looks."""
-    _held = False
+    _held: bool
     _resting: bool
     _loop: asyncio.AbstractEventLoop
 
@@ -50,10 +52,17 @@ class Holding:
     def fileno(self) -> int:
         return int(self._transport.get_extra_info("socket").fileno())
 
-    def _throttle(self) -> None:
-        raise NotImplementedError
+    def _rest(self) -> None:
+        """Others have their turn before more is read: by itself the loop would read on for megabytes."""
+        if not self._resting:
+            self._resting = True
+            self._loop.call_soon(self._rested)
 
     def _rested(self) -> None:
+        self._resting = False
+        self._throttle()
+
+    def _throttle(self) -> None:
         raise NotImplementedError
 
     def _go_on(self) -> None:

@@ -6,7 +6,7 @@ answer is the same, and takes as long.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -64,10 +64,17 @@ class Desk(Protocol):
     def left(self, login: "Login") -> None: ...
 
 
-class Bare(NamedTuple):
-    """An answer without a header, to words that had none."""
+class Asked(Protocol):
+    """The connection of somebody who logs in."""
 
-    data: bytes
+    def cut(self, why: str) -> None:
+        """End it."""
+
+    def drain(self) -> None:
+        """End it once what is under way is answered."""
+
+    def settled(self) -> None:
+        """Who it is, is known, or known anew."""
 
 
 class Answer(NamedTuple):
@@ -80,15 +87,15 @@ class Answer(NamedTuple):
 
 
 class Login:
-    """Of one connection. `cut` ends it."""
+    """Of one connection."""
 
-    def __init__(self, desk: Desk, peer: Peer, frames: Frames, cut: Callable[[str], None]) -> None:
+    def __init__(self, desk: Desk, peer: Peer, frames: Frames, connection: Asked) -> None:
         self._loop = asyncio.get_running_loop()
         self._desk = desk
         self._peer = peer
         self._frames = frames
         self._most = frames.limit
-        self._cut = cut
+        self._connection = connection
         self._chosen = ""
         self._talk: Mechanism | None = None
         self._bytes = 0
@@ -98,8 +105,6 @@ class Login:
         """Whether the client has shown who it is."""
         self.raw = False
         """Whether what comes next are the words of a mechanism without a request around them (SaslHandshake v0)."""
-        self.over = False
-        """The connection ends once what is under way is answered."""
         frames.limit = min(frames.limit, desk.max_frame)
         peer.identity = Identity(ANONYMOUS, peer.host)
         self._late = self._loop.call_later(desk.setup_s, self._too_late)
@@ -134,16 +139,16 @@ class Login:
 
     def handshake(self, mechanism: str, version: int) -> int:
         """The mechanism is chosen; the code of the answer. Raises HangUp."""
-        if self._talk is not None or self.over:
+        if self._talk is not None:
             raise HangUp("SaslHandshake was sent in the middle of a login")
         if self.known:
             if version == 0 or self._loop.time() - self._again_s < LEAST_BETWEEN_S:
                 return ILLEGAL_SASL_STATE
             if mechanism != self._chosen:
-                self.over = True
+                self._connection.drain()
                 return ILLEGAL_SASL_STATE
         elif mechanism not in self._desk.mechanisms:
-            self.over = True
+            self._connection.drain()
             self._desk.failed(self._peer.host, mechanism[:50], "mechanism")
             return UNSUPPORTED_SASL_MECHANISM
         self._chosen = mechanism
@@ -156,7 +161,7 @@ class Login:
     async def authenticate(self, data: bytes) -> Answer:
         """The client's next words. Raises HangUp."""
         if self._talk is None:
-            self.over = True
+            self._connection.drain()
             return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate comes after SaslHandshake", b"", 0)
         try:
             step = self._talk.evaluate(data)
@@ -171,16 +176,16 @@ class Login:
             raise HangUp("too many logins wait for their passwords to be hashed") from None
         return await self._failed(why)
 
-    async def words(self, data: bytes) -> Bare:
+    async def words(self, data: bytes) -> bytes:
         """The same without a request around it: there is no answer that would say that it was wrong."""
         answer = await self.authenticate(data)
         if answer.code:
             raise HangUp("a login failed")
-        return Bare(answer.data)
+        return answer.data
 
     def ended(self, why: str) -> None:
         """Whoever it is may be here no longer."""
-        self._cut(why)
+        self._connection.cut(why)
 
     def gone(self) -> None:
         """The connection is at its end."""
@@ -202,18 +207,20 @@ class Login:
         self._late.cancel()
         self._again_s = self._loop.time()
         self._peer.identity = identity
+        self._peer.cleared.clear()
         if not self.known:
             self.known = True
             self._desk.came(self)
+        self._connection.settled()
         return Answer(NONE, None, success.data, lifetime_ms)
 
     async def _failed(self, why: str) -> Answer:
         """After a while, by which nobody else is held up."""
         self._talk = None
-        self.over = True
+        self._connection.drain()
         self._desk.failed(self._peer.host, self._chosen, why)
         await asyncio.sleep(self._desk.delay_s)
         return Answer(SASL_AUTHENTICATION_FAILED, FAILED, b"", 0)
 
     def _too_late(self) -> None:
-        self._cut(f"no login within {self._desk.setup_s:g} s (connection.setup.timeout.ms)")
+        self._connection.cut(f"no login within {self._desk.setup_s:g} s (connection.setup.timeout.ms)")

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from struct import Struct
+from typing import Protocol
 
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
@@ -27,6 +28,16 @@ class ConnectionLimits:
     max_unsent_bytes: int
     """Above this many bytes of answers that have not left, none of its requests is begun."""
     max_idle_ms: int
+
+
+class Asks(Protocol):
+    """Who looks at what comes on a connection before it is served, where somebody does."""
+
+    def heard(self, size: int) -> None:
+        """So many bytes have come. Raises HangUp."""
+
+    def takes(self, frame: Frame) -> bool:
+        """Whether a frame was none of the requests that are served, and has been seen to. Raises HangUp."""
 
 
 class Slot:

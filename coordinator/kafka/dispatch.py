@@ -238,7 +238,8 @@ class Form:
 
 
 class Dispatch:
-    """All forms that are served here. `handlers` are asked for each API in turn; ApiVersions is answered here.
+    """All forms that one door serves, those of `apis`. `handlers` are asked for each in turn; ApiVersions is answered
+    here.
 
     Requests are counted in `instruments`, and what operators change is told to `tell`, if there are any; with a
     `guard` every handler has a judge before it, with `limiting` some are asked within quotas. Raises LookupError when
@@ -252,13 +253,15 @@ class Dispatch:
         tell: Tell | None = None,
         guard: Guarding | None = None,
         limiting: Limits | None = None,
+        apis: Sequence[Api] = APIS,
     ) -> None:
         self.instruments = instruments
+        self.apis = apis
         self._tell = tell
         self._guard = guard
         self._limiting = limiting
-        everyone = (Negotiation(), SaslHandlers(), *handlers)
-        self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
+        everyone = (Negotiation(apis), SaslHandlers(), *handlers)
+        self._answering = {api.key: (api, answering(api, everyone)) for api in apis}
         self._forms: dict[tuple[int, int], Form] = {}
 
     def form(self, key: int, version: int) -> Form | None:
@@ -316,6 +319,9 @@ def answering(api: Api, handlers: Sequence[object]) -> object:
 class Negotiation:
     """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511)."""
 
+    def __init__(self, apis: Sequence[Api] = APIS) -> None:
+        self._apis = apis
+
     def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= 3:
             for word in (request.client_software_name, request.client_software_version):
@@ -324,13 +330,13 @@ class Negotiation:
             call.peer.software_name = request.client_software_name
             call.peer.software_version = request.client_software_version
             call.peer.software = named(request.client_software_name, request.client_software_version)
-        return struct("ApiVersionsResponse")(api_keys=ranges())
+        return struct("ApiVersionsResponse")(api_keys=ranges(self._apis))
 
 
-def ranges() -> list[Any]:
+def ranges(apis: Sequence[Api]) -> list[Any]:
     """What ApiVersions tells of each API."""
     made = struct("ApiVersionsResponse.api_keys")
-    return [made(api_key=api.key, min_version=api.told_first, max_version=api.last) for api in APIS]
+    return [made(api_key=api.key, min_version=api.told_first, max_version=api.last) for api in apis]
 
 
 def snake_case(name: str) -> str:

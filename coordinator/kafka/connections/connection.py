@@ -331,7 +331,8 @@ class Connection(Holding, asyncio.Protocol):
             return
         slot = Slot(size, correlation, form, self._begun_s)
         self._slots.append(slot)
-        self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
+        served = ranges(self._dispatch.apis)
+        self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=served))
 
     async def _serve(self, slot: Slot, handler: Callable[..., Awaitable[Any]], *asked: Any) -> None:
         try:

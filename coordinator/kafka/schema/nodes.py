@@ -89,4 +89,7 @@ ClusterStateResponse 0-0 flexible 0+
             adding: [int32]
             removing: [int32]
             unclean_epoch: int32 = -1
+            directories: []? = null tag 0
+                node_id: int32
+                directory: string
 """

@@ -1,0 +1,219 @@
+"""The door between nodes: what is said there is read, and what is meant handed to a `Desk`.
+
+A connection begins with ApiVersions. One that is for another cluster, or asks what only clients ask, is closed. Limits
+are those of every listener of Kafka's protocol, and hold before anything is built.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import SystemRandom
+from time import monotonic
+from typing import Any, Final
+
+from muster.coordinator.cluster.image import Known
+from muster.coordinator.config import Address
+from muster.coordinator.edge.tls import Tls
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.apis import API_VERSIONS
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.frames import HEAD
+from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
+from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall
+from muster.coordinator.replication import translate
+from muster.coordinator.replication.apis import NAME_THE_CLUSTER, NODE_APIS, cluster_of
+from muster.coordinator.replication.guard import NodesOnly, Who
+from muster.coordinator.replication.sessions import Sessions
+from muster.coordinator.replication.words import Desk, FetchAsked, Found, NodeName
+
+LIMITS: Final = ListenerLimits(
+    max_connections=1_000,
+    max_connections_per_host=1_000,
+    connection=ConnectionLimits(
+        max_frame=32 << 20,
+        max_in_flight=100,
+        max_in_flight_bytes=32 << 20,
+        max_unsent_bytes=1 << 20,
+        max_idle_ms=600_000,
+    ),
+    max_unread_bytes=1 << 30,
+)
+"""A fetch that names 100,000 partitions has 4 MB. A slow follower of each of ten nodes may leave 100 MB unread."""
+
+SESSIONS: Final = 1_000
+EVICT_MS: Final = 120_000
+"""Of fetch sessions, Kafka's `max.incremental.fetch.session.cache.slots` and the age at which one makes room."""
+
+
+MOST_BEFORE_GREETING: Final = 1 << 12
+"""Bytes of the first request, ApiVersions."""
+
+GREETING_S: Final = 10.0
+"""Within which it has come."""
+
+
+class Parting:
+    """An answer after which the connection is closed."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+
+class NodeConnection(Connection):
+    """See `Connection`. Its peer is another node of the cluster."""
+
+    def __init__(self, cluster_id: str, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._cluster_id = cluster_id
+        self._greeted = False
+        self._most = self._frames.limit
+        self._frames.limit = min(self._most, MOST_BEFORE_GREETING)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._late = self._loop.call_later(GREETING_S, self._drop, f"nothing was asked within {GREETING_S:g} s")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+    def _start(self, frame: Frame) -> None:
+        if not self._greeted:
+            key = HEAD.unpack_from(frame)[0]
+            if key != API_VERSIONS:
+                raise HangUp(f"API {key} was asked for before ApiVersions")
+            self._greeted = True
+            self._frames.limit = self._most
+            self._late.cancel()
+        super()._start(frame)
+
+    def _meet(self, form: Form, frame: Frame) -> Caller:
+        caller = super()._meet(form, frame)
+        named = cluster_of(caller.call.client_id)
+        if named != self._cluster_id and form.api.key not in NAME_THE_CLUSTER:
+            raise HangUp(f"it is for cluster {named!r}; this one is {self._cluster_id!r}")
+        return caller
+
+    def _fill(self, slot: Slot, response: Any) -> None:
+        if isinstance(response, Parting):
+            response, self._draining = response.answer, True
+            self._backlog.clear()
+        super()._fill(slot, response)
+
+
+class NodeDoor:
+    """Bound first, then served once the cluster's id is known, drained when the node stops."""
+
+    def __init__(self, address: Address, limits: ListenerLimits = LIMITS) -> None:
+        self._listener = KafkaListener(limits)
+        self._bound = address
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return self._listener.in_flight
+
+    def bind(self) -> Address:
+        """Take the port. Raises OSError. Who connects from now on waits."""
+        host, port = self._bound
+        self._bound = Address(host, self._listener.bind(host, port))
+        return self._bound
+
+    def give_back(self) -> None:
+        """Free a port that was never served."""
+        self._listener.give_back()
+
+    async def start(self, desk: Desk, cluster_id: str, *, tls: Tls | None = None, may: Who | None = None) -> None:
+        """Answer other nodes. `may` says of who asks whether it has the right to (CLUSTER_ACTION on CLUSTER)."""
+        handlers = Handlers(desk, cluster_id)
+        dispatch = Dispatch((handlers,), guard=None if may is None else NodesOnly(may), apis=NODE_APIS)
+        await self._listener.start(dispatch, partial(NodeConnection, cluster_id), tls)
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+class Handlers:
+    """One for each API of the door: from messages to what they mean, and back."""
+
+    def __init__(
+        self, desk: Desk, cluster_id: str, sessions: Sessions | None = None, now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._desk = desk
+        self._cluster_id = cluster_id
+        self._sessions = sessions or Sessions(SESSIONS, EVICT_MS, partial(SystemRandom().randint, 1, 2**31 - 1))
+        self._now_s = now_s
+
+    async def fetch(self, request: Any, call: KafkaCall) -> Any:
+        replica = request.replica_state
+        if request.cluster_id != self._cluster_id:
+            return Parting(translate.fetch_response(ErrorCode.INCONSISTENT_CLUSTER_ID, 0, ()))
+        if replica is None or replica.replica_id < 0:
+            raise HangUp("a fetch names no replica; consumers are answered at kafka.listeners and listeners")
+        opened = self._sessions.take(request, self._now_ms())
+        if isinstance(opened, ErrorCode):
+            return translate.fetch_response(opened, 0, ())
+        session = opened.session
+        asked = FetchAsked(
+            NodeName(replica.replica_id, replica.replica_epoch),
+            opened,
+            max(request.max_wait_ms, 0),
+            request.min_bytes,
+            max(request.max_bytes, 1),
+        )
+        try:
+            found = await self._desk.fetch(asked)
+        finally:
+            self._sessions.done(session, self._now_ms())
+        told = [each for each in found if is_news(each) or opened.anew]
+        session.took_its_turn([each.part for each in found if len(each.records)])
+        return translate.fetch_response(ErrorCode.NONE, session.id, told)
+
+    async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
+        if request.replica_id < 0:
+            raise HangUp("epochs are asked for without a replica id")
+        return translate.epochs_response(await self._desk.epochs(request.replica_id, translate.epochs_asked(request)))
+
+    async def alter_partition(self, request: Any, call: KafkaCall) -> Any:
+        node = NodeName(request.broker_id, request.broker_epoch)
+        return translate.alter_response(await self._desk.alter_partition(node, translate.alter_items(request)))
+
+    async def controlled_shutdown(self, request: Any, call: KafkaCall) -> Any:
+        node = NodeName(request.broker_id, request.broker_epoch)
+        return translate.shutdown_response(await self._desk.controlled_shutdown(node))
+
+    async def cluster_state(self, request: Any, call: KafkaCall) -> Any:
+        if request.cluster_id != self._cluster_id:
+            return Parting(struct("ClusterStateResponse")(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        known = Known(request.controller_epoch, request.sequence)
+        node = NodeName(request.node_id, request.node_epoch)
+        wait_ms = max(request.max_wait_ms, 0)
+        answer = await self._desk.cluster_state(node, known, translate.offline_of(request), wait_ms)
+        return translate.state_response(answer)
+
+    def _now_ms(self) -> int:
+        return int(self._now_s() * 1000)
+
+
+def is_news(found: Found) -> bool:
+    """Whether a session's follower has to be told; it counts as told from now on."""
+    unknown = found.part.is_news(found.error_code, found.high_watermark, found.log_start_offset)
+    return unknown or found.diverging_epoch is not None or bool(len(found.records))

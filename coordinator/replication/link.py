@@ -1,0 +1,283 @@
+"""One connection to another node's door: requests out, answers back in their order.
+
+Several requests may be under way, but a fetch or a poll that waits there holds up what is asked behind it: give each
+its own link. When it breaks, all that is under way fails at once; whether that was done there is not known.
+"""
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.config import Address
+from muster.coordinator.kafka.apis import API_VERSIONS
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.connections.keepalive import keep_alive
+from muster.coordinator.replication import translate
+from muster.coordinator.replication.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
+from muster.coordinator.replication.sessions import Fetch
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchTold
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+MOST_UNDER_WAY: Final = 100
+MOST_ANSWER_BYTES: Final = 128 << 20
+"""Of one answer: far above replica.fetch.response.max.bytes; one batch may be larger than that."""
+
+SOFTWARE: Final = "muster-node"
+CORRELATIONS: Final = 2**31
+
+
+class LinkError(Exception):
+    """No answer. Whether the request was heard is not known."""
+
+
+class Refused(LinkError):
+    """Nobody listens there: the machine lives, and says so (ECONNREFUSED)."""
+
+
+class Silent(LinkError):
+    """Nothing was heard in time."""
+
+
+class Broken(LinkError):
+    """The connection ended, or what came is not what was asked for."""
+
+
+class Caller(NamedTuple):
+    """Who calls: the cluster that is meant, and the node's id."""
+
+    cluster_id: str
+    node: int
+
+
+class Pending(NamedTuple):
+    correlation: int
+    api: str
+    answer: "asyncio.Future[Any]"
+
+
+class Link(asyncio.Protocol):
+    """Build it with `connect`. What it raises is a LinkError, whatever happened."""
+
+    def __init__(self, me: Caller) -> None:
+        self._me = me
+        self._client_id = client_id_of(me.cluster_id, me.node)
+        self._frames = Frames(MOST_ANSWER_BYTES)
+        self._pending: deque[Pending] = deque()
+        self._correlation = 0
+        self._transport: asyncio.Transport | None = None
+        self._why: LinkError | None = None
+        self._on_end: list[Callable[[LinkError], None]] = []
+
+    @classmethod
+    async def connect(cls, address: Address, me: Caller, *, timeout_s: float, tls: "SSLContext | None" = None) -> Self:
+        """Connect and greet within `timeout_s`. With `tls` the other end has to be who it says at that host.
+
+        Raises Refused where every address of the host refuses, Silent where nothing is heard in time, else Broken.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                link: Self = await opened(cls, address, me, tls)
+                try:
+                    await link._greet()
+                except BaseException:
+                    link.close()
+                    raise
+                return link
+        except TimeoutError as error:
+            raise Silent(f"{named(address)} did not answer within {timeout_s:g} s") from error
+
+    @property
+    def open(self) -> bool:
+        return self._why is None
+
+    @property
+    def under_way(self) -> int:
+        return len(self._pending)
+
+    def on_end(self, told: Callable[[LinkError], None]) -> None:
+        """Call it once with the reason when the link is at its end; at once if it is."""
+        if self._why is not None:
+            told(self._why)
+        else:
+            self._on_end.append(told)
+
+    def close(self) -> None:
+        self._end(Broken("the link was closed at this end"))
+
+    # -- what nodes ask ---------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self, node_epoch: int, fetch: Fetch, *, max_wait_ms: int, min_bytes: int, max_bytes: int, deadline_s: float
+    ) -> FetchTold:
+        me = self._me
+        request = translate.fetch_request(
+            me.cluster_id, me.node, node_epoch, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
+        )
+        return translate.fetch_told(await self.ask("Fetch", request, deadline_s))
+
+    async def epochs(self, asked: Iterable[EpochAsked], *, deadline_s: float) -> list[EpochEnd]:
+        """The ends, those of one topic together."""
+        request = translate.epochs_request(self._me.node, asked)
+        return translate.epoch_ends(await self.ask("OffsetForLeaderEpoch", request, deadline_s))
+
+    async def alter_partition(self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float) -> IsrAltered:
+        """The results, those of one topic together."""
+        request = translate.alter_request(self._me.node, node_epoch, items)
+        return translate.altered(await self.ask("AlterPartition", request, deadline_s))
+
+    async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownAnswered:
+        request = translate.shutdown_request(self._me.node, node_epoch)
+        return translate.shutdown_answered(await self.ask("ControlledShutdown", request, deadline_s))
+
+    async def cluster_state(
+        self, node_epoch: int, known: Known, offline: Iterable[Offline], *, max_wait_ms: int, deadline_s: float
+    ) -> ClusterState:
+        me = self._me
+        request = translate.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
+        return translate.cluster_state(await self.ask("ClusterState", request, deadline_s))
+
+    async def ask(self, api: str, request: object, deadline_s: float) -> Any:
+        """The answer to one request, as a message. Without one in `deadline_s` the link is at its end: answers come in
+        order, so that none behind it would come sooner."""
+        answer = self._send(api, request)
+        late = asyncio.get_running_loop().call_later(deadline_s, self._too_late, api, deadline_s)
+        try:
+            return await answer
+        finally:
+            late.cancel()
+
+    async def _greet(self) -> None:
+        greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
+        served = {one.api_key: one for one in (await self._send("ApiVersions", greeting)).api_keys}
+        for api in NODE_APIS:
+            found = served.get(api.key)
+            if found is None or not found.min_version <= api.last <= found.max_version:
+                why = Broken(f"{self._other_end()} does not speak {api.name} {api.last}; is it a node of this version?")
+                self._end(why)
+                raise why
+
+    def _send(self, api: str, request: object) -> "asyncio.Future[Any]":
+        if self._why is not None:
+            raise Broken(f"the link is at its end: {self._why}")
+        assert self._transport is not None, "made by `connect`"
+        if len(self._pending) >= MOST_UNDER_WAY:
+            raise LinkError(
+                f"{len(self._pending)} requests to {self._other_end()} are under way; at most so many may be"
+            )
+        self._correlation = (self._correlation + 1) % CORRELATIONS
+        version = VERSION_OF[api]
+        header = struct("RequestHeader")(
+            request_api_key=KEY_OF[api],
+            request_api_version=version,
+            correlation_id=self._correlation,
+            client_id=self._client_id,
+        )
+        body = [*encode("RequestHeader", 2, header), *encode(f"{api}Request", version, request)]
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending.append(Pending(self._correlation, api, answer))
+        self._transport.write(b"".join([sum(map(len, body)).to_bytes(4, "big"), *body]))
+        return answer
+
+    # -- asyncio.Protocol -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        keep_alive(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._why is not None:
+            return
+        try:
+            for frame in self._frames.feed(data):
+                self._answered(frame)
+        except MalformedFrame as error:
+            self._end(Broken(f"{self._other_end()} sent what is no answer: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = f": {exc}" if exc is not None else ""
+        self._end(Broken(f"{self._other_end()} closed the connection{why}"))
+
+    def _answered(self, frame: Frame) -> None:
+        """Raises MalformedFrame."""
+        if not self._pending:
+            raise MalformedFrame("nothing was asked")
+        pending = self._pending[0]
+        correlation = int.from_bytes(frame[:4], "big")
+        if correlation != pending.correlation:
+            raise MalformedFrame(f"correlation id {correlation}; expected {pending.correlation}")
+        version, begin = VERSION_OF[pending.api], 4
+        if KEY_OF[pending.api] != API_VERSIONS:
+            if frame[4]:
+                raise MalformedFrame("its header has tagged fields; expected none")
+            begin = 5
+        answer = decode_frame(f"{pending.api}Response", version, frame, begin)
+        self._pending.popleft()
+        if not pending.answer.done():  # Who asked may want it no longer.
+            pending.answer.set_result(answer)
+
+    def _too_late(self, api: str, deadline_s: float) -> None:
+        self._end(Silent(f"{self._other_end()} did not answer {api} within {deadline_s:g} s"))
+
+    def _end(self, why: LinkError) -> None:
+        """All that is under way fails, and nothing more begins."""
+        if self._why is not None:
+            return
+        self._why = why
+        if self._transport is not None:
+            self._transport.abort()
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.answer.done():
+                each.answer.set_exception(type(why)(str(why)))
+                each.answer.exception()  # Where nobody waits any more, nobody misses it.
+        told, self._on_end = self._on_end, []
+        for tell in told:
+            tell(why)
+
+    def _other_end(self) -> str:
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return named(Address(*name[:2])) if name else "the other node"
+
+
+async def opened(kind: "Callable[[Caller], Link]", address: Address, me: Caller, tls: "SSLContext | None") -> Any:
+    """A connection to the first address of the host that takes one. Raises Refused, Broken."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Broken(f"{named(address)} is not known: {error.strerror or error}") from error
+    failures: list[OSError] = []
+    for family, _, protocol, _, place in found:
+        sock = socket.socket(family, socket.SOCK_STREAM, protocol)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, place)
+            _, link = await loop.create_connection(
+                lambda: kind(me), sock=sock, ssl=tls, server_hostname=address.host if tls is not None else None
+            )
+            return link
+        except OSError as error:
+            sock.close()
+            failures.append(error)
+        except BaseException:
+            sock.close()
+            raise
+    if all(error.errno == errno.ECONNREFUSED for error in failures):
+        raise Refused(f"{named(address)} refuses connections; nobody listens there")
+    last = failures[-1]
+    raise Broken(f"{named(address)} cannot be reached: {last.strerror or last}") from last
+
+
+def named(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

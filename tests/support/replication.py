@@ -1,0 +1,105 @@
+"""A door between nodes on loopback, with a desk that a test holds in its hands, and links to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.config import Address
+from muster.coordinator.edge.tls import Tls
+from muster.coordinator.kafka.connections.listener import ListenerLimits
+from muster.coordinator.replication.door import LIMITS, NodeDoor
+from muster.coordinator.replication.guard import Who
+from muster.coordinator.replication.link import Caller, Link
+from muster.coordinator.replication.sessions import Asked, Fetch, Place
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, Found, NodeName
+from tests.support.pace import pace
+
+CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
+TOPIC = b"t" * 16
+PATIENCE_S = 30.0
+
+
+class HeldDesk:
+    """Notes what is asked, and answers what a test put into `answers`, or when it says so (`held`)."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.gone: list[str] = []
+        self.held: asyncio.Event | None = None
+        self.found: Callable[[FetchAsked], list[Found]] = lambda asked: []
+        self.answers: dict[str, Any] = {}
+        self._changed = asyncio.Event()
+
+    async def fetch(self, asked: FetchAsked) -> list[Found]:
+        await self._wait("fetch", asked)
+        return self.found(asked)
+
+    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+        await self._wait("epochs", node, asked)
+        return list(self.answers.get("epochs", []))
+
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+        await self._wait("alter_partition", node, items)
+        answer: IsrAltered = self.answers["alter_partition"]
+        return answer
+
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+        await self._wait("controlled_shutdown", node)
+        answer: ShutdownAnswered = self.answers["controlled_shutdown"]
+        return answer
+
+    async def cluster_state(
+        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+    ) -> ClusterState:
+        await self._wait("cluster_state", node, known, offline, max_wait_ms)
+        answer: ClusterState = self.answers.get("cluster_state", ClusterState())
+        return answer
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S * pace()):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _wait(self, name: str, *asked: Any) -> None:
+        self.asked.append((name, *asked))
+        self._changed.set()
+        if self.held is None:
+            return
+        try:
+            await self.held.wait()
+        except asyncio.CancelledError:
+            self.gone.append(name)
+            self._changed.set()
+            raise
+
+
+@asynccontextmanager
+async def serving(
+    desk: HeldDesk, *, limits: ListenerLimits = LIMITS, tls: Tls | None = None, may: Who | None = None
+) -> AsyncIterator[NodeDoor]:
+    door = NodeDoor(Address("127.0.0.1", 0), limits)
+    door.bind()
+    await door.start(desk, CLUSTER, tls=tls, may=may)
+    try:
+        yield door
+    finally:
+        await door.close(0.1)
+
+
+async def linked(door: NodeDoor, node: int = 2, cluster_id: str = CLUSTER, **more: Any) -> Link:
+    return await Link.connect(door.bound, Caller(cluster_id, node), timeout_s=PATIENCE_S * pace(), **more)
+
+
+def whole(*places: Place, offset: int = 0) -> Fetch:
+    """A request that begins a session."""
+    return Fetch(0, 0, {place: Asked(3, offset, 2, 0, 1 << 20) for place in places}, [])
+
+
+def fetch_of(link: Link, fetch: Fetch, **more: Any) -> Any:
+    given = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "deadline_s": PATIENCE_S * pace()} | more
+    return link.fetch(77, fetch, **given)

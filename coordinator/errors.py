@@ -46,8 +46,6 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     STALE_BROKER_EPOCH = 77
@@ -108,8 +106,6 @@ RETRIABLE = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
         ErrorCode.INELIGIBLE_REPLICA,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     }
 )
 
@@ -140,8 +136,6 @@ MEANINGS = {
     ErrorCode.DUPLICATE_RESOURCE: "a user is named twice in one request; name each once",
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "a name, a password or its iterations are not what is taken; the message says",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "there is no such fetch session; begin a new one",
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH: "the fetch session is at another epoch; begin a new one",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset lies before the log's start or past its end",
     ErrorCode.LEADER_NOT_AVAILABLE: "nobody leads the partition right now; ask for the metadata again",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this node does not lead the partition; ask for the metadata again",

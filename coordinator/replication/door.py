@@ -169,7 +169,7 @@ class Handlers:
         if replica is None or replica.replica_id < 0:
             raise HangUp("a fetch names no replica; consumers are answered at kafka.listeners and listeners")
         opened = self._sessions.take(request, self._now_ms())
-        if isinstance(opened, ErrorCode):
+        if isinstance(opened, int):
             return translate.fetch_response(opened, 0, ())
         session = opened.session
         asked = FetchAsked(

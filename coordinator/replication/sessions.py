@@ -20,6 +20,10 @@ FULL: Final = 0
 NO_SESSION: Final = -1
 """The epoch of a request that is about this once."""
 
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+INVALID_FETCH_SESSION_EPOCH: Final = 71
+"""Kafka's numbers for a follower that has to begin anew. Nobody else ever hears them."""
+
 LAST_EPOCH: Final = 2**31 - 1
 UNTOLD: Final = -2
 """Of a partition of which nothing was told, or nothing but an error, since it was named first."""
@@ -128,7 +132,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._of)
 
-    def take(self, request: Any, now_ms: int) -> Opened | ErrorCode:
+    def take(self, request: Any, now_ms: int) -> Opened | int:
         """A FetchRequest that names its replica. The session is busy until `done`. INVALID_REQUEST: it lists more than
         a session may have; FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH: the follower has to begin anew."""
         node, epoch = request.replica_state.replica_id, request.session_epoch
@@ -137,9 +141,9 @@ class Sessions:
         else:
             known = self._of.get(node)
             if known is None or known.id != request.session_id:
-                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+                return FETCH_SESSION_ID_NOT_FOUND
             if known.busy or epoch != following(known.epoch):
-                return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return INVALID_FETCH_SESSION_EPOCH
             session = known
             session.epoch = epoch
         forgotten = self._forget(session, request)
@@ -271,7 +275,7 @@ class Following:
         """The answer's code and session id; whether it is one to what was asked. If not, the next request begins a
         session."""
         if code or (not self.begins and session_id != self._id):
-            self._begin_anew(0 if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id)
+            self._begin_anew(0 if code == FETCH_SESSION_ID_NOT_FOUND else self._id)
             return False
         self._id = session_id
         if session_id:

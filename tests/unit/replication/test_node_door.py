@@ -12,7 +12,7 @@ from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, No
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.apis import VERSION_OF
 from muster.coordinator.replication.link import Broken, Link
-from muster.coordinator.replication.sessions import Asked, Fetch, Following
+from muster.coordinator.replication.sessions import FETCH_SESSION_ID_NOT_FOUND, Asked, Fetch, Following
 from muster.coordinator.replication.words import (
     CurrentLeader,
     Diverging,
@@ -96,7 +96,7 @@ def test_an_answer_in_a_session_has_only_what_is_new() -> None:
 def test_a_full_session_s_end_is_told_and_the_follower_begins_anew() -> None:
     async def story(desk: HeldDesk, link: Link) -> None:
         for fetch, code in (
-            (Fetch(999, 1, {}, []), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            (Fetch(999, 1, {}, []), FETCH_SESSION_ID_NOT_FOUND),
             (Fetch((await fetch_of(link, whole((TOPIC, 0)))).session_id, 5, {}, []), 71),
         ):
             told = await fetch_of(link, fetch)

@@ -53,10 +53,11 @@ class TopicsSeen(NamedTuple):
 
 class StatesRead(NamedTuple):
     """Answer to `effects.ReadStates`: every state there is, by partition (not unit: both halves of a shard), and
-    the cluster's version as it was before the states were read."""
+    the cluster's version as it was before the states were read. broken: those that cannot be read (C13)."""
 
     states: Mapping[TopicPartition, State]
     version: ClusterVersion
+    broken: tuple[TopicPartition, ...] = ()
 
 
 class IsrMember(NamedTuple):

@@ -1,0 +1,43 @@
+"""How a reign begins: what a new controller knows already, as a node of its cluster (Z7)."""
+
+from muster.coordinator.cluster.controller.book import state_of
+from muster.coordinator.cluster.controller.events import Elected
+from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.image import Image, PartitionView
+
+
+def knows_all(event: Elected) -> bool:
+    """Z7: whether this node's image has the last write, and so the versions of all states. An image may be further than
+    the last write, by nodes that came and went; directories have to be known, or it is not all."""
+    image = event.image
+    if image is None or image.known.epoch != event.version.known.epoch:
+        return False
+    if image.known.epoch == NO_EPOCH or image.known.sequence < event.version.known.sequence:
+        return False
+    return all(view.directories is not None for _, view in image.partitions())
+
+
+def remember(reign: Reign, image: Image) -> None:
+    """What ZooKeeper does not tell: topics that were deleted; minima that nodes may still go by."""
+    book = reign.book
+    book.teller.deleted.update(image.deleted)
+    for name, topic in image.topics.items():
+        if name in book.topics:
+            before = book.settings.min_isr_of(topic.configs)
+            if before < book.settings.min_isr_of(book.topics[name].configs):
+                book.lowest[name] = (before, book.teller.known.sequence + 1)
+
+
+def take_states(reign: Reign, image: Image) -> None:
+    """Z7: the states as this node was told them, instead of reading all."""
+    for place, told in image.partitions():
+        if unit_of(place) == place and reign.book.assignment(place) is not None:
+            _take(reign, place, told, image)
+
+
+def _take(reign: Reign, unit: TopicPartition, told: PartitionView, image: Image) -> None:
+    book = reign.book
+    book.put_state(unit, state_of(told, image.known.epoch))
+    if unit.topic == OFFSETS and (other := image.partition(halves(unit)[1])) is not None:
+        book.second[unit] = other.partition_epoch

@@ -1,0 +1,169 @@
+"""What the controller knows: topics, the states of their units, nodes, and what all have been told."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from muster.coordinator.cluster.controller.elect import Standing
+from muster.coordinator.cluster.controller.nodes import Nodes
+from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.controller.telling import Teller
+from muster.coordinator.cluster.facts import (
+    LEDGER,
+    NO_EPOCH,
+    NOBODY,
+    OFFSETS,
+    Assignment,
+    State,
+    Topic,
+    TopicPartition,
+    halves,
+    unit_of,
+)
+from muster.coordinator.cluster.image import PartitionView
+
+
+@dataclass(slots=True)
+class Book:
+    """topics: by name, as in ZooKeeper, those that are deleted left out. states: by unit. second: versions of the state
+    znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
+    nothing is decided for them (C13). lowest: by topic, the smallest minimum that a leader may still go by, until all
+    nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
+    applied (N3).
+    """
+
+    settings: Settings
+    epoch: int = NO_EPOCH
+    nodes: Nodes = field(default_factory=Nodes)
+    teller: Teller = field(default_factory=Teller)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    states: dict[TopicPartition, State] = field(default_factory=dict)
+    second: dict[TopicPartition, int] = field(default_factory=dict)
+    holds: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+    leads: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+    broken: frozenset[TopicPartition] = frozenset()
+    lowest: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    applied: dict[int, int] = field(default_factory=dict)
+
+    def assignment(self, unit: TopicPartition) -> Assignment | None:
+        topic = self.topics.get(unit.topic)
+        if topic is None or not 0 <= unit.partition < len(topic.partitions):
+            return None
+        return topic.partitions[unit.partition]
+
+    def units_of(self, topic: Topic) -> Iterator[TopicPartition]:
+        """Units of a topic that can be led: of shards, those of which both halves are there."""
+        count = len(topic.partitions)
+        if topic.name in (OFFSETS, LEDGER):
+            other = self.topics.get(LEDGER if topic.name == OFFSETS else OFFSETS)
+            count = 0 if other is None else min(count, len(other.partitions))
+        for number in range(count):
+            yield unit_of(TopicPartition(topic.name, number))
+
+    def unit_at(self, topic_id: bytes, partition: int) -> TopicPartition | None:
+        """The unit of a partition by its topic's id; None if there is none, or it has no state."""
+        name = self.names.get(topic_id)
+        unit = None if name is None else unit_of(TopicPartition(name, partition))
+        return unit if unit in self.states else None
+
+    def standing(self, unit: TopicPartition, assignment: Assignment, directories: Mapping[int, str]) -> Standing:
+        configs = self.topics[unit.topic].configs
+        settings = self.settings
+        return self.nodes.standing(
+            unit,
+            assignment.replicas,
+            directories,
+            loose=settings.loose_of(configs),
+            minimum=min(self.minimum(unit.topic, configs), len(assignment.replicas)),
+            unclean=settings.unclean_of(configs),
+            epoch=self.epoch,
+        )
+
+    def minimum(self, topic: str, configs: Mapping[str, str]) -> int:
+        """The minimum that eligible replicas are counted by: the smallest that a leader may commit by. One that still
+        goes by 1 commits alone, and who is not in sync lacks that, whatever is set by now."""
+        wanted = self.settings.min_isr_of(configs)
+        return min(wanted, self.lowest[topic][0]) if topic in self.lowest else wanted
+
+    def add_topic(self, topic: Topic) -> None:
+        """A topic that is new, or changed."""
+        if (old := self.topics.get(topic.name)) is not None:
+            self._unindex(old)
+            self.names.pop(old.topic_id, None)
+        self.topics[topic.name] = topic
+        self.names[topic.topic_id] = topic.name
+        for number, assignment in enumerate(topic.partitions):
+            for each in assignment.replicas:
+                self.holds.setdefault(each, {})[unit_of(TopicPartition(topic.name, number))] = None
+
+    def _unindex(self, topic: Topic) -> None:
+        if topic.name == LEDGER:
+            return
+        for number, assignment in enumerate(topic.partitions):
+            for each in assignment.replicas:
+                self.holds.get(each, {}).pop(TopicPartition(topic.name, number), None)
+
+    def drop_topic(self, topic: Topic) -> None:
+        """A topic that is no more; its states stay until `drop_state`."""
+        self._unindex(topic)
+        del self.topics[topic.name]
+        self.names.pop(topic.topic_id, None)
+        self.lowest.pop(topic.name, None)
+
+    def put_state(self, unit: TopicPartition, state: State) -> None:
+        before = self.states.get(unit)
+        self.states[unit] = state
+        if before is None or before.leader != state.leader:
+            if before is not None:
+                self.leads[before.leader].pop(unit, None)
+            self.leads.setdefault(state.leader, {})[unit] = None
+
+    def drop_state(self, unit: TopicPartition) -> None:
+        state = self.states.pop(unit, None)
+        self.second.pop(unit, None)
+        if state is not None:
+            self.leads[state.leader].pop(unit, None)
+
+    def leader(self, unit: TopicPartition) -> int:
+        state = self.states.get(unit)
+        return NOBODY if state is None else state.leader
+
+    def stage(self, unit: TopicPartition) -> None:
+        """The unit's partitions are to be told as they are now."""
+        state = self.states[unit]
+        for place in halves(unit):
+            topic = self.topics.get(place.topic)
+            if topic is None or place.partition >= len(topic.partitions):
+                continue
+            version = state.partition_epoch if place == unit else self.second.get(unit, NO_EPOCH)
+            self.teller.staged_partitions[place] = view(state, topic.partitions[place.partition], version)
+
+
+def view(state: State, assignment: Assignment, version: int) -> PartitionView:
+    """A partition as all are told of it."""
+    return PartitionView(
+        state.leader,
+        state.leader_epoch,
+        version,
+        state.isr,
+        state.elr,
+        assignment.replicas,
+        assignment.adding,
+        assignment.removing,
+        state.unclean_epoch,
+        state.directories,
+    )
+
+
+def state_of(view: PartitionView, controller_epoch: int) -> State:
+    """A state as this node has been told it (Z7)."""
+    return State(
+        view.leader,
+        view.leader_epoch,
+        view.isr,
+        view.elr,
+        view.directories or {},
+        controller_epoch,
+        view.partition_epoch,
+        view.unclean_epoch,
+    )

@@ -1,0 +1,191 @@
+"""Who leads a unit, who counts as in sync, and who may lead after them: C2 to C5, as functions of one unit.
+
+Nothing here knows of other units, nor of writes: a `State` and a `Standing` go in, the state as it should be comes out,
+or None where it is as it should be.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from muster.coordinator.cluster.controller.effects import Clean
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, State
+
+NOT_ANY: frozenset[int] = frozenset()
+
+
+class Standing(NamedTuple):
+    """How the replicas of one unit stand, by node ids; tuples are in order of assignment.
+
+    live: C3, for this unit: its node is live, with the data directory it was in sync with, its log is online, and it
+    did not lose power with a log that is flushed loosely. back: it did, and all else is as with live. foreign: its
+    node shows another directory. present: its node is live and its log online, whatever its directory. leaving: nobody
+    is elected there. stopping: of those, who shuts down, and should be in sync no more. minimum: C5's min. tokens: what
+    a present node's directory goes by (`nodes.token`). unclean: who is not in sync may lead, if nobody else can. epoch:
+    of the controller.
+    """
+
+    replicas: tuple[int, ...]
+    live: tuple[int, ...]
+    back: tuple[int, ...] = ()
+    foreign: tuple[int, ...] = ()
+    present: tuple[int, ...] = ()
+    leaving: frozenset[int] = NOT_ANY
+    stopping: frozenset[int] = NOT_ANY
+    minimum: int = 1
+    tokens: Mapping[int, str] = {}
+    unclean: bool = False
+    epoch: int = NO_EPOCH
+
+
+class Decision(NamedTuple):
+    """A state to be written. clean: how it was elected; None where the leader is the same, in the same epoch."""
+
+    state: State
+    clean: Clean | None = None
+
+
+class Choice(NamedTuple):
+    """Who leads, who is in sync then, and how clean that is. directory: what the one who leads is trusted by from now
+    on, where that is new."""
+
+    leader: int
+    isr: tuple[int, ...]
+    clean: Clean
+    directory: str | None = None
+
+
+def look(state: State, now: Standing, cause: str, *, anew: bool = False, reset_elr: bool = False) -> Decision | None:
+    """The state as it should be, or None. `cause` becomes the state's if somebody is elected.
+
+    anew: a leader that is live is elected again, in a new epoch, for it may be another life of its node. reset_elr: the
+    eligible replicas count no more, for the minimum that they rest on has changed (C5).
+    """
+    choice = choose(state, now)
+    stays = choice.leader == state.leader and not (anew and choice.leader != NOBODY)
+    isr = without_stopping(choice, now)
+    eligible = () if reset_elr else state.elr
+    elr = () if choice.clean is Clean.UNCLEAN else elr_after(eligible, state.isr, isr, now)
+    if stays and isr == state.isr and elr == state.elr:
+        return None
+    decided = revised(
+        state,
+        leader=choice.leader,
+        isr=isr,
+        elr=elr,
+        cause=state.cause if stays else cause,
+        epoch=now.epoch,
+        elected=not stays,
+        unclean=choice.clean in (Clean.UNCLEAN, Clean.LAST_KNOWN),
+        directories=None if choice.directory is None else {**state.directories, choice.leader: choice.directory},
+    )
+    return Decision(decided, None if stays else choice.clean)
+
+
+def revised(
+    state: State,
+    *,
+    leader: int,
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    cause: str,
+    epoch: int,
+    elected: bool,
+    unclean: bool = False,
+    directories: Mapping[int, str] | None = None,
+) -> State:
+    """The next state: one partition epoch up, and one leader epoch with each election (be it of nobody). epoch: of the
+    controller."""
+    leader_epoch = state.leader_epoch + 1 if elected else state.leader_epoch
+    return State(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        elr=elr,
+        directories=state.directories if directories is None else directories,
+        controller_epoch=epoch,
+        partition_epoch=state.partition_epoch + 1,
+        unclean_epoch=leader_epoch if unclean and elected else state.unclean_epoch,
+        cause=cause,
+    )
+
+
+def choose(state: State, now: Standing) -> Choice:
+    """C2: a leader that is live stays; else who is first, in order of assignment, of those in sync; of those eligible;
+    the last who was in sync though it may have lost something; anybody, where that is allowed; nobody."""
+    in_sync = tuple(each for each in now.live if each in state.isr)
+    if state.leader in in_sync:
+        return Choice(state.leader, in_sync, Clean.ISR)
+    if (leader := first(in_sync, now)) is not None:
+        return Choice(leader, in_sync, Clean.ISR)
+    if in_sync:
+        return Choice(NOBODY, in_sync, Clean.OFFLINE)
+    if (leader := first((each for each in now.live if each in state.elr), now)) is not None:
+        return Choice(leader, (leader,), Clean.ELR)
+    if (leader := last_known(state, now)) is not None:
+        return Choice(leader, (leader,), Clean.LAST_KNOWN, now.tokens[leader])
+    if now.unclean and (leader := first((*now.live, *now.present), now)) is not None:
+        return Choice(leader, (leader,), Clean.UNCLEAN, now.tokens[leader])
+    return Choice(NOBODY, kept(state, now), Clean.OFFLINE)
+
+
+def first(candidates: Iterable[int], now: Standing) -> int | None:
+    """The first that may lead. Who is drained does when nobody else can: it is up, and has all; who stops does not."""
+    may = [each for each in candidates if each not in now.stopping]
+    return next((each for each in may if each not in now.leaving), next(iter(may), None))
+
+
+def kept(state: State, now: Standing) -> tuple[int, ...]:
+    """C4: in sync remains who was, for when one of them returns; but for those whose directory is gone, unless that is
+    all of them."""
+    return tuple(each for each in state.isr if each not in now.foreign) or state.isr
+
+
+def last_known(state: State, now: Standing) -> int | None:
+    """The first of those last in sync, if all are back, and what they may have lost cannot be had from anybody: not
+    while an eligible replica, which has all, is only away (KIP-966: when the ELR is empty). Where records may be lost
+    anyhow it is not waited for."""
+    waited_for = () if now.unclean else (each for each in (*state.isr, *state.elr) if each not in now.foreign)
+    if any(each not in now.back for each in waited_for):
+        return None
+    return first((each for each in now.back if each in state.isr), now)
+
+
+def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
+    """A7: who shuts down is in sync no more, where enough others are."""
+    isr = choice.isr
+    if now.stopping and choice.leader != NOBODY:
+        for each in choice.isr:
+            if each in now.stopping and each != choice.leader and len(isr) > now.minimum:
+                isr = tuple(other for other in isr if other != each)
+    return isr
+
+
+def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: Standing) -> tuple[int, ...]:
+    """C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the ISR
+    is below the minimum."""
+    if len(isr) >= now.minimum or (not elr and before == isr):
+        return ()
+    lost = (*now.foreign, *now.back)
+    return tuple(
+        each for each in now.replicas if (each in elr or each in before) and each not in isr and each not in lost
+    )
+
+
+def moved(state: State, to: int, now: Standing, cause: str) -> Decision | None:
+    """A6: another leader while the one there is lives; None if `to` may not lead now, or does already."""
+    if to == state.leader or to not in state.isr or to not in now.live or to in now.leaving:
+        return None
+    in_sync = tuple(each for each in now.live if each in state.isr)
+    isr = without_stopping(Choice(to, in_sync, Clean.ISR), now)
+    elr = elr_after(state.elr, state.isr, isr, now)
+    return Decision(revised(state, leader=to, isr=isr, elr=elr, cause=cause, epoch=now.epoch, elected=True), Clean.ISR)
+
+
+def created(now: Standing) -> State | None:
+    """The first state of a unit: in sync are all replicas that are live, the first of them leads. None while there is
+    none."""
+    leader = first(now.live, now)
+    if leader is None:
+        return None
+    directories = {each: now.tokens[each] for each in now.live}
+    return State(leader, 0, now.live, (), directories, now.epoch, NO_EPOCH + 1, cause="created")

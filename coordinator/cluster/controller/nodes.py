@@ -1,0 +1,182 @@
+"""Who is live: registrations as they are seen, taken in, fenced (C3, C7, C9), and who stops (A7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.coordinator.cluster.controller.elect import NOT_ANY, Standing
+from muster.coordinator.cluster.facts import NO_EPOCH, Node, TopicPartition
+from muster.coordinator.cluster.image import Image, NodeStatus, NodeView
+
+UNCLEAN_LIFE = "@"
+
+
+def token(node: Node, loose: bool) -> str:
+    """What a replica on this node is known by in `State.directories` when it is in sync: the data directory.
+
+    Where a log is flushed loosely, one that lost power may lack what it had, as if it had another disk, until it has
+    caught up in its new life: it goes by the directory and that life. So whoever is controller later knows which of
+    the two it is.
+
+    >>> node = Node(1, 57, "dir", unclean=True)
+    >>> token(node, loose=False), token(node, loose=True)
+    ('dir', 'dir@57')
+    """
+    return f"{node.directory}{UNCLEAN_LIFE}{node.epoch}" if loose and node.unclean else node.directory
+
+
+class Seen(NamedTuple):
+    """What registrations brought: who is gone (by what cause), and who waits to be taken in."""
+
+    gone: dict[int, str]
+    coming: list[Node]
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Registrations, and what the controller makes of them.
+
+    registered: as last seen. live: taken in, and not fenced. coming: registered anew, and not taken in before their
+    former life has been treated as dead. unsure: live since before this reign, perhaps with a life in between that
+    nobody here saw: what they lead is elected anew. fenced: by node, the registration that is (C9). stopping: by node,
+    the registration that shuts down. offline: by node, units whose log it cannot use.
+    """
+
+    registered: Mapping[int, Node] = field(default_factory=dict)
+    live: dict[int, Node] = field(default_factory=dict)
+    coming: dict[int, Node] = field(default_factory=dict)
+    unsure: dict[int, Node] = field(default_factory=dict)
+    fenced: dict[int, int] = field(default_factory=dict)
+    stopping: dict[int, int] = field(default_factory=dict)
+    drained: set[int] = field(default_factory=set)
+    offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
+    leaving: frozenset[int] = NOT_ANY
+    """Drained or stopping, and live."""
+    stops: frozenset[int] = NOT_ANY
+    """Stopping, and live."""
+
+    def begin(self, nodes: Mapping[int, Node], image: Image | None) -> None:
+        """The first registrations that a reign sees. Who is as this node has known it goes on; of all others nobody
+        knows whether they are what they were when they last led."""
+        self.registered = nodes
+        self.live = dict(nodes)
+        self.highest = {node.id: node.epoch for node in nodes.values()}
+        known = {} if image is None else image.nodes
+        for node in nodes.values():
+            view = known.get(node.id)
+            if view is None or view.epoch != node.epoch or view.status is NodeStatus.GONE:
+                self.unsure[node.id] = node
+            elif view.status is NodeStatus.SHUTTING_DOWN:
+                self.stopping[node.id] = node.epoch
+        self._told()
+
+    def seen(self, nodes: Mapping[int, Node]) -> Seen:
+        """Takes registrations as they are now. A node epoch that is below one seen before is an old reading."""
+        gone: dict[int, str] = {}
+        coming: list[Node] = []
+        for node_id in self.live.keys() | self.coming.keys():
+            if node_id not in nodes:
+                gone[node_id] = f"node {node_id} died"
+        for node in nodes.values():
+            if node.epoch < self.highest.get(node.id, NO_EPOCH) or self.fenced.get(node.id) == node.epoch:
+                continue
+            self.highest[node.id] = node.epoch
+            if node.id in self.live and self.live[node.id].epoch != node.epoch:
+                gone[node.id] = f"node {node.id} registered anew"
+            if not self.is_known(node):
+                coming.append(node)
+        self.registered = nodes
+        for node_id in gone:
+            self._dies(node_id)
+        for node in coming:
+            self.coming[node.id] = node
+        return Seen(gone, coming)
+
+    def is_known(self, node: Node) -> bool:
+        """Whether this registration has been taken in, or waits for it."""
+        return any(
+            each is not None and each.epoch == node.epoch for each in (self.live.get(node.id), self.coming.get(node.id))
+        )
+
+    def fence(self, node_id: int) -> None:
+        """C9: a node whose process is gone, though its session is not."""
+        self.fenced[node_id] = self.live[node_id].epoch
+        self._dies(node_id)
+
+    def take_in(self, node_id: int) -> Node:
+        """Its former life is dead and written so: now it has returned."""
+        node = self.coming.pop(node_id)
+        self.live[node_id] = node
+        self._told()
+        return node
+
+    def stop(self, node_id: int) -> None:
+        self.stopping[node_id] = self.live[node_id].epoch
+        self._told()
+
+    def drain(self, node_id: int, on: bool) -> None:
+        (self.drained.add if on else self.drained.discard)(node_id)
+        self._told()
+
+    def _dies(self, node_id: int) -> None:
+        for of in (self.live, self.coming, self.unsure, self.stopping, self.offline):
+            of.pop(node_id, None)
+        self._told()
+
+    def _told(self) -> None:
+        self.stops = frozenset(self.stopping)
+        self.leaving = self.stops | (self.drained & self.live.keys())
+
+    def view(self, node_id: int) -> NodeView | None:
+        """A node as all are told of it."""
+        if (node := self.live.get(node_id)) is not None:
+            status = NodeStatus.SHUTTING_DOWN if node_id in self.stopping else NodeStatus.LIVE
+            return NodeView(node_id, node.epoch, status, node.rack, node.endpoints)
+        epoch = self.highest.get(node_id)
+        return None if epoch is None else NodeView(node_id, epoch, NodeStatus.GONE)
+
+    def standing(
+        self,
+        unit: TopicPartition,
+        replicas: tuple[int, ...],
+        directories: Mapping[int, str],
+        *,
+        loose: bool,
+        minimum: int,
+        unclean: bool,
+        epoch: int,
+    ) -> Standing:
+        """How the replicas of a unit stand (C3)."""
+        live: list[int] = []
+        back: list[int] = []
+        foreign: list[int] = []
+        present: list[int] = []
+        tokens: dict[int, str] = {}
+        for each in replicas:
+            node = self.live.get(each)
+            if node is None:
+                continue
+            tokens[each] = mine = token(node, loose)
+            known = directories.get(each)
+            same_disk = known is None or known.partition(UNCLEAN_LIFE)[0] == node.directory
+            online = each not in self.offline or unit not in self.offline[each]
+            if online:
+                present.append(each)
+            if not same_disk:
+                foreign.append(each)
+            elif online:
+                (live if mine == node.directory or known == mine else back).append(each)
+        return Standing(
+            replicas,
+            tuple(live),
+            tuple(back),
+            tuple(foreign),
+            tuple(present),
+            self.leaving,
+            self.stops,
+            minimum,
+            tokens,
+            unclean,
+            epoch,
+        )

@@ -1,0 +1,44 @@
+"""What a controller goes by: the settings of its node, and what a topic sets for itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.coordinator.cluster.facts import ELECTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Names, meanings and defaults are the node's settings'; times in milliseconds.
+
+    loose: topics that do not set `flush.messages` are not flushed record by record. internal: internal topics of one
+    partition, beside the two of the groups.
+    """
+
+    min_isr: int = 2
+    unclean_election: bool = False
+    loose: bool = False
+    offsets_partitions: int = 50
+    offsets_replicas: int = 3
+    internal: tuple[str, ...] = (ELECTIONS,)
+    eviction: bool = True
+    auto_rebalance: bool = True
+    imbalance_percent: int = 10
+    imbalance_check_ms: int = 300_000
+    shutdown_wait_ms: int = 1_000
+    """How long ControlledShutdown waits for the node to lead nothing, before it hears what it still leads."""
+
+    def min_isr_of(self, configs: Mapping[str, str]) -> int:
+        """
+        >>> Settings().min_isr_of({"min.insync.replicas": "1"}), Settings().min_isr_of({"min.insync.replicas": "?"})
+        (1, 2)
+        """
+        text = configs.get("min.insync.replicas", "")
+        return max(1, int(text)) if text.isdecimal() else self.min_isr
+
+    def unclean_of(self, configs: Mapping[str, str]) -> bool:
+        text = configs.get("unclean.leader.election.enable")
+        return self.unclean_election if text is None else text.strip().lower() == "true"
+
+    def loose_of(self, configs: Mapping[str, str]) -> bool:
+        text = configs.get("flush.messages")
+        return self.loose if text is None else text.strip() != "1"

@@ -1,0 +1,101 @@
+"""C12: the internal topics, made when there are enough nodes. A3: topics that are deleted."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster.coordinator.cluster.controller.effects import MakeTopic, Marker
+from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.placement import Place, place
+
+
+@dataclass(slots=True)
+class Creation:
+    """made: internal topics that were written, and have not been seen yet. due: something may have to be made."""
+
+    reign: Reign
+    due: bool = False
+    made: set[str] = field(default_factory=set)
+
+    def decide(self, draft: Draft) -> None:
+        """The two of the groups have one assignment, whichever of them is there first: its count holds."""
+        book = self.reign.book
+        self.due = False
+        names = (OFFSETS, LEDGER, *book.settings.internal)
+        missing = [name for name in names if name not in book.topics and name not in self.made]
+        if not missing or len(book.nodes.live) < book.settings.offsets_replicas:
+            return
+        for name in missing:
+            draft.make(MakeTopic(name, self._partitions(name)))
+        self.made.update(missing)
+        draft.back.append(lambda: self._again(missing))
+
+    def _again(self, names: list[str]) -> None:
+        self.made.difference_update(names)
+        self.due = True
+
+    def _partitions(self, name: str) -> tuple[Assignment, ...]:
+        book = self.reign.book
+        twin = book.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
+        if twin is not None:
+            return tuple(Assignment(each.replicas) for each in twin.partitions)
+        count = book.settings.offsets_partitions if name in (OFFSETS, LEDGER) else 1
+        nodes = (Place(node.id, node.rack) for node in book.nodes.live.values())
+        return tuple(map(Assignment, place(nodes, count, book.settings.offsets_replicas)))
+
+
+@dataclass(slots=True)
+class Deletion:
+    """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go."""
+
+    reign: Reign
+    going: dict[str, Topic] = field(default_factory=dict)
+    states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+
+    def ask(self, names: Iterable[str]) -> None:
+        """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
+        book, reign = self.reign.book, self.reign
+        for name in names:
+            topic = book.topics.get(name)
+            if name in self.going:
+                continue
+            if topic is None or topic.internal:
+                reign.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
+                reign.remove(Marker.DELETE, name)
+                continue
+            units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
+            self.going[name] = topic
+            self.states[name] = {unit: book.states[unit].partition_epoch for unit in units if unit in book.states}
+            book.drop_topic(topic)
+            for unit in units:
+                book.drop_state(unit)
+                reign.work.forget(unit)
+            book.teller.stage_deleted(name, topic.topic_id)
+
+    def decide(self, draft: Draft) -> None:
+        for name, states in list(self.states.items()):
+            for unit, at in list(states.items()):
+                if not draft.has_room(unit):
+                    return
+                self._drop(draft, name, unit, at)
+            self._drop_topic(draft, name)
+
+    def _drop(self, draft: Draft, name: str, unit: TopicPartition, at: int) -> None:
+        del self.states[name][unit]
+        draft.drop(unit, at)
+        draft.back.append(lambda: self.states.setdefault(name, {}).__setitem__(unit, at))
+
+    def _drop_topic(self, draft: Draft, name: str) -> None:
+        """With the last states, or after them."""
+        topic = self.going[name]
+        del self.states[name]
+        draft.drop_topic(topic)
+        draft.after.append(lambda: self._gone(name))
+        draft.back.append(lambda: self._again(name))
+
+    def _gone(self, name: str) -> None:
+        self.going.pop(name, None)
+
+    def _again(self, name: str) -> None:
+        self.states.setdefault(name, {})

@@ -1,0 +1,131 @@
+"""Leaders as operators want them: each partition's first replica (C10), and ElectLeaders (A5)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster.coordinator.cluster.controller.effects import Marker
+from muster.coordinator.cluster.controller.elect import look
+from muster.coordinator.cluster.controller.events import Election, ElectLeaders
+from muster.coordinator.cluster.controller.reign import Reason, Reign, Wish
+from muster.coordinator.cluster.controller.tasks.moves import Move, Moves
+from muster.coordinator.cluster.controller.tasks.units import decide
+from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.facts import NOBODY, TopicPartition, unit_of
+from muster.coordinator.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class Preferred:
+    """due_ms: when leaders are balanced next; None before the reign has begun. forced: units that an operator wants led
+    whatever it costs, and who hears of it."""
+
+    reign: Reign
+    moves: Moves
+    due_ms: int | None = None
+    forced: dict[TopicPartition, Wish] = field(default_factory=dict)
+
+    def balance(self) -> None:
+        """C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
+        settings, now_ms = self.reign.book.settings, self.reign.now_ms
+        if not settings.auto_rebalance:
+            return
+        if self.due_ms is None:
+            self.due_ms = now_ms + settings.imbalance_check_ms
+        if now_ms < self.due_ms:
+            return
+        self.due_ms = now_ms + settings.imbalance_check_ms
+        for node, (elsewhere, count) in self._imbalances().items():
+            if node in self.reign.book.nodes.live and len(elsewhere) * 100 > settings.imbalance_percent * count:
+                self._return(elsewhere)
+
+    def _imbalances(self) -> dict[int, tuple[list[TopicPartition], int]]:
+        """By node: units it should lead and does not, and how many it should."""
+        found: dict[int, tuple[list[TopicPartition], int]] = {}
+        for unit, state in self.reign.book.states.items():
+            assignment = self.reign.book.assignment(unit)
+            if assignment is None or assignment.adding or assignment.removing:
+                continue
+            elsewhere, count = found.get(assignment.replicas[0], ([], 0))
+            if state.leader != assignment.replicas[0]:
+                elsewhere.append(unit)
+            found[assignment.replicas[0]] = (elsewhere, count + 1)
+        return found
+
+    def _return(self, units: Iterable[TopicPartition]) -> None:
+        for unit in units:
+            to = self._first_of(unit)
+            if to != NOBODY:
+                self.moves.want(unit, Move(to, "preferred", self.reign.now_ms))
+
+    def _first_of(self, unit: TopicPartition) -> int:
+        """The first replica, if it may lead; NOBODY if not."""
+        book = self.reign.book
+        assignment, state = book.assignment(unit), book.states.get(unit)
+        if assignment is None or state is None:
+            return NOBODY
+        to = assignment.replicas[0]
+        standing = book.standing(unit, assignment, state.directories)
+        return to if to in state.isr and to in standing.live and to not in standing.leaving else NOBODY
+
+    def ask(self, event: ElectLeaders) -> None:
+        wish = self.reign.wish(event.request)
+        units = list(dict.fromkeys(map(unit_of, event.places)))
+        wish.open.update(units)
+        for unit in units:
+            if (code := self._ask_one(unit, event.election, wish)) is not None:
+                wish.open.discard(unit)
+                wish.results[unit] = code
+        if event.request is None:
+            self.reign.remove(Marker.PREFERRED)
+        self.reign.maybe_answer(wish)
+
+    def _ask_one(self, unit: TopicPartition, election: Election, wish: Wish) -> ErrorCode | None:
+        """What is known at once; None if the unit has to wait."""
+        book = self.reign.book
+        assignment, state = book.assignment(unit), book.states.get(unit)
+        if assignment is None or state is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if election is Election.UNCLEAN:
+            if state.leader != NOBODY:
+                return ErrorCode.ELECTION_NOT_NEEDED
+            self.forced[unit] = wish
+            return None
+        if state.leader == assignment.replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        to = self._first_of(unit)
+        if to == NOBODY:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if state.leader == NOBODY:
+            self.reign.look_at((unit,), "preferred")
+            return ErrorCode.NONE
+        self.moves.want(unit, Move(to, "preferred", self.reign.now_ms, wish))
+        return None
+
+    def decide(self, draft: Draft) -> None:
+        """A5: elections that an operator forces."""
+        for unit, wish in list(self.forced.items()):
+            if unit in draft.states or not draft.has_room(unit):
+                continue
+            del self.forced[unit]
+            self._force(unit, wish, draft)
+
+    def _force(self, unit: TopicPartition, wish: Wish, draft: Draft) -> None:
+        reign = self.reign
+        assignment, state = reign.book.assignment(unit), reign.book.states.get(unit)
+        if assignment is None or state is None:
+            reign.come_true(wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        if state.leader != NOBODY:
+            reign.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
+            return
+        standing = reign.book.standing(unit, assignment, state.directories)._replace(unclean=True)
+        decision = look(state, standing, "unclean by operator")
+        if decision is None or decision.state.leader == NOBODY:
+            reign.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+            return
+        draft.after.append(lambda: reign.come_true(wish, unit, ErrorCode.NONE))
+        draft.back.append(lambda: self._again(unit, wish))
+        decide(reign, draft, unit, state, decision, Reason("unclean by operator", reign.now_ms))
+
+    def _again(self, unit: TopicPartition, wish: Wish) -> None:
+        self.forced.setdefault(unit, wish)

@@ -1,0 +1,165 @@
+"""A8: other replicas for a unit, as KIP-455: some are added, and when they are in sync the others go.
+
+What is under way stands in the topic's znode, so any controller goes on with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.coordinator.cluster.controller.effects import Clean, Marker
+from muster.coordinator.cluster.controller.elect import Decision, Standing, elr_after, first, revised
+from muster.coordinator.cluster.controller.reign import Reign, Wish
+from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, State, TopicPartition, halves, unit_of
+from muster.coordinator.errors import ErrorCode
+
+
+class Reassigned(NamedTuple):
+    """Another assignment, and the state that goes with it in the same write; None if that stays."""
+
+    assignment: Assignment
+    decision: Decision | None
+
+
+def originals(assignment: Assignment) -> tuple[int, ...]:
+    """Who had copies before it began."""
+    return tuple(each for each in assignment.replicas if each not in assignment.adding)
+
+
+def started(assignment: Assignment, target: tuple[int, ...]) -> Assignment:
+    """
+    >>> started(Assignment((1, 2, 3)), (3, 4))
+    Assignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))
+    """
+    before = originals(assignment)
+    removing = tuple(each for each in before if each not in target)
+    return Assignment((*target, *removing), tuple(each for each in target if each not in before), removing)
+
+
+def restricted(state: State, now: Standing, to: tuple[int, ...], cause: str) -> Decision | None:
+    """The state when only `to` have copies: a new leader epoch, so that whoever is to go hears no more. None while none
+    of them could lead."""
+    isr = tuple(each for each in to if each in state.isr)
+    live = [each for each in isr if each in now.live]
+    leader = state.leader if state.leader in live else first(live, now)
+    if leader is None:
+        return None
+    here = now._replace(replicas=to, minimum=min(now.minimum, len(to)))
+    elr = elr_after(state.elr, state.isr, isr, here)
+    decided = revised(
+        state,
+        leader=leader,
+        isr=isr,
+        elr=elr,
+        cause=cause if leader != state.leader else state.cause,
+        epoch=now.epoch,
+        elected=True,
+        directories={each: known for each, known in state.directories.items() if each in to},
+    )
+    return Decision(decided, Clean.ISR)
+
+
+def finished(state: State, assignment: Assignment, now: Standing) -> Reassigned | None:
+    """The end of one that is under way: when all that come are in sync, and enough of those that stay."""
+    target = tuple(each for each in assignment.replicas if each not in assignment.removing)
+    in_sync = [each for each in target if each in state.isr]
+    if any(each not in state.isr for each in assignment.adding) or len(in_sync) < min(now.minimum, len(target)):
+        return None
+    decision = restricted(state, now, target, "reassigned")
+    return None if decision is None else Reassigned(Assignment(target), decision)
+
+
+def put(reign: Reign, draft: Draft, unit: TopicPartition, done: Reassigned) -> None:
+    """Puts it into the write: the topic's assignment (of a shard, both topics'), and the state."""
+    book = reign.book
+    for place in halves(unit):
+        draft.assign(book.topics[place.topic], place.partition, done.assignment)
+    if done.decision is not None:
+        state = book.states[unit]
+        draft.put(unit, state, done.decision.state, book.second.get(unit, NO_EPOCH))
+        draft.elect(unit, state.leader, done.decision, reign.now_ms, reign.now_ms)
+    draft.back.append(lambda: reign.look_at((unit,), ""))
+    # Whoever is removed may be needed no more, whoever stays may be the better leader: C10 sees to that.
+    draft.after.append(lambda: reign.look_at((unit,), ""))
+
+
+class Plan(NamedTuple):
+    """What is wanted for a unit: its replicas, None to cancel."""
+
+    target: tuple[int, ...] | None
+    wish: Wish
+
+
+@dataclass(slots=True)
+class Reassigning:
+    """Reassignments that were asked for, and are not written yet."""
+
+    reign: Reign
+    plans: dict[TopicPartition, Plan] = field(default_factory=dict)
+
+    def ask(self, request: int | None, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+        """Checks each, and takes what can be; a later one for a unit takes the place of an earlier one."""
+        wish = self.reign.wish(request)
+        for place, target in wanted.items():
+            unit = unit_of(place)
+            if (code := self._refused(unit, target)) is not ErrorCode.NONE:
+                wish.results[unit] = code
+                if request is None:
+                    self.reign.warn(f"reassignment of {place} to {target}: {code.meaning}")
+                continue
+            if (old := self.plans.pop(unit, None)) is not None:
+                self.reign.come_true(old.wish, unit, ErrorCode.NONE)
+            self.plans[unit] = Plan(target, wish)
+            wish.open.add(unit)
+        if request is None:
+            self.reign.remove(Marker.REASSIGN)
+        self.reign.maybe_answer(wish)
+
+    def _refused(self, unit: TopicPartition, target: tuple[int, ...] | None) -> ErrorCode:
+        book = self.reign.book
+        assignment = book.assignment(unit)
+        if assignment is None or unit not in book.states:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if target is None:
+            running = assignment.adding or assignment.removing or unit in self.plans
+            return ErrorCode.NONE if running else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        here = (*book.nodes.live, *originals(assignment))
+        if not target or len(set(target)) != len(target) or any(each not in here for each in target):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        return ErrorCode.NONE
+
+    def decide(self, draft: Draft) -> None:
+        for unit, plan in list(self.plans.items()):
+            if unit in draft.states or not draft.has_room(unit):
+                continue
+            del self.plans[unit]
+            self._one(draft, unit, plan)
+
+    def _one(self, draft: Draft, unit: TopicPartition, plan: Plan) -> None:
+        reign, book = self.reign, self.reign.book
+        assignment, state = book.assignment(unit), book.states.get(unit)
+        if assignment is None or state is None:
+            reign.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        if plan.target is None:
+            after = Assignment(originals(assignment))
+        else:
+            after = started(assignment, plan.target)
+        decision = None
+        if any(each not in after.replicas for each in assignment.replicas):
+            # What was being added is added no more.
+            standing = book.standing(unit, assignment, state.directories)
+            decision = restricted(state, standing, after.replicas, "reassignment cancelled")
+            if decision is None:
+                reign.come_true(plan.wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+                return
+        if after == assignment:
+            reign.come_true(plan.wish, unit, ErrorCode.NONE)
+            return
+        draft.back.append(lambda: self._again(unit, plan))
+        draft.after.append(lambda: reign.come_true(plan.wish, unit, ErrorCode.NONE))
+        put(reign, draft, unit, Reassigned(after, decision))
+
+    def _again(self, unit: TopicPartition, plan: Plan) -> None:
+        self.plans.setdefault(unit, plan)

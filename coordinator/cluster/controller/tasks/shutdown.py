@@ -1,0 +1,75 @@
+"""A7: a node that stops, or is drained, is to lead nothing."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.coordinator.cluster.controller.effects import Answered, ShutdownAnswered
+from muster.coordinator.cluster.controller.events import Drain, RequestId, ShutdownAsked
+from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.controller.tasks.moves import Move, Moves
+from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.errors import ErrorCode
+
+
+class Stopping(NamedTuple):
+    """A node that waits to hear that it leads nothing."""
+
+    request: RequestId
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Shutdowns:
+    reign: Reign
+    moves: Moves
+    waiting: dict[int, Stopping] = field(default_factory=dict)
+
+    def ask(self, event: ShutdownAsked) -> None:
+        """ControlledShutdown: nobody is elected there from now on, in this life of the node."""
+        book = self.reign.book
+        node = book.nodes.live.get(event.node)
+        if node is None or node.epoch != event.node_epoch:
+            self.reign.answer(event.request, ShutdownAnswered(ErrorCode.STALE_BROKER_EPOCH))
+            return
+        self._answer(event.node)
+        if event.node not in book.nodes.stopping:
+            book.nodes.stop(event.node)
+            book.teller.stage_node(book.nodes.view(event.node))
+            self.reign.look_at(book.holds.get(event.node, ()), f"node {event.node} shut down")
+        self._move_all(event.node, "shut down")
+        until_ms = self.reign.now_ms + book.settings.shutdown_wait_ms
+        self.waiting[event.node] = Stopping(event.request, until_ms)
+
+    def drain(self, event: Drain) -> None:
+        """The first half of it, for a node that stays: it goes on as a follower."""
+        book = self.reign.book
+        book.nodes.drain(event.node, event.on)
+        if event.on:
+            self._move_all(event.node, "drained")
+        else:
+            self.reign.look_at(book.holds.get(event.node, ()), "")
+        self.reign.answer(event.request, Answered())
+
+    def _move_all(self, node: int, cause: str) -> None:
+        for unit in list(self.reign.book.leads.get(node, ())):
+            self.moves.want(unit, Move(NOBODY, cause, self.reign.now_ms))
+
+    def gone(self, node: int) -> None:
+        if (stopping := self.waiting.pop(node, None)) is not None:
+            self.reign.answer(stopping.request, ShutdownAnswered(ErrorCode.STALE_BROKER_EPOCH))
+
+    @property
+    def wake_ms(self) -> int | None:
+        return min((stopping.until_ms for stopping in self.waiting.values()), default=None)
+
+    def tell(self) -> None:
+        """Answers those that lead nothing more, that can be helped no further, or have waited long enough."""
+        for node, stopping in list(self.waiting.items()):
+            leads = self.reign.book.leads.get(node)
+            if not leads or not self.moves.under_way(node) or stopping.until_ms <= self.reign.now_ms:
+                self._answer(node)
+
+    def _answer(self, node: int) -> None:
+        if (stopping := self.waiting.pop(node, None)) is not None:
+            remaining = tuple(self.reign.book.leads.get(node, ()))
+            self.reign.answer(stopping.request, ShutdownAnswered(ErrorCode.NONE, remaining))

@@ -1,0 +1,144 @@
+"""One unit after another: what it should be, put into a write."""
+
+from itertools import islice
+
+from muster.coordinator.cluster.controller.elect import Decision, Standing, created, look, revised
+from muster.coordinator.cluster.controller.reign import Mark, Reason, Reign
+from muster.coordinator.cluster.controller.tasks import reassign
+from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.facts import (
+    LEDGER,
+    NO_EPOCH,
+    NOBODY,
+    OFFSETS,
+    Assignment,
+    State,
+    TopicPartition,
+    halves,
+)
+
+MOST_LOOKS = 2_000
+"""Units looked at in one step: at some microseconds each, the node answers others in between."""
+
+
+class Pass:
+    """One pass over the units that wait, which fills one write.
+
+    blocked: there is a unit before this place whose change is not written, so no mark may be passed. looks: how many
+    have been looked at.
+    """
+
+    __slots__ = ("blocked", "draft", "looks", "reign")
+
+    def __init__(self, reign: Reign, draft: Draft) -> None:
+        self.reign = reign
+        self.draft = draft
+        self.blocked = False
+        self.looks = 0
+
+    def shards(self) -> None:
+        self._units(list(islice(self.reign.work.shards.items(), MOST_LOOKS)))
+
+    def rest(self) -> Mark | None:
+        """The others, until the write is full or a mark is reached: the mark, if it may be passed."""
+        if self.reign.work.shards:
+            self.blocked = True
+        rest = self.reign.work.rest
+        for item, reason in list(islice(rest.items(), MOST_LOOKS)):
+            if not isinstance(item, TopicPartition):
+                if self.blocked:
+                    continue
+                del rest[item]
+                return item
+            if not self._one(item, reason):
+                break
+        return None
+
+    def _units(self, items: list[tuple[TopicPartition, Reason]]) -> None:
+        for unit, reason in items:
+            if not self._one(unit, reason):
+                break
+
+    def _one(self, unit: TopicPartition, reason: Reason) -> bool:
+        """Whether to go on: not when the write is full, or enough has been looked at."""
+        if self.looks >= MOST_LOOKS or not self.draft.has_room(unit):
+            self.blocked = True
+            return False
+        self.looks += 1
+        if unit in self.draft.states:
+            # Something else of it is in this write: with the next one.
+            self.blocked = True
+            return True
+        self.reign.work.done(unit)
+        if put(self.reign, self.draft, unit, reason):
+            self.blocked = True
+        return True
+
+
+def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> bool:
+    """Looks at a unit, and puts what has to change into the write; whether anything has to."""
+    book = reign.book
+    assignment = book.assignment(unit)
+    if assignment is None or any(half in book.broken for half in halves(unit)):
+        return False
+    state = book.states.get(unit)
+    if state is None:
+        return make(reign, draft, unit, assignment, reason)
+    standing = book.standing(unit, assignment, state.directories)
+    decision = look(
+        state,
+        standing,
+        reason.cause or f"node {state.leader} is gone",
+        anew=state.leader in book.nodes.unsure,
+        reset_elr=unit in reign.work.reset_elr,
+    )
+    if decision is None and (assignment.adding or assignment.removing):
+        done = reassign.finished(state, assignment, standing)
+        if done is not None:
+            reassign.put(reign, draft, unit, done)
+            return True
+    if decision is None and unit in reign.work.mend:
+        decision = Decision(as_it_is(state, standing))
+    if decision is None:
+        reign.work.reset_elr.discard(unit)
+        return False
+    decide(reign, draft, unit, state, decision, reason)
+    return True
+
+
+def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decision: Decision, reason: Reason) -> None:
+    """Puts a decision into the write; should it fail, the unit is looked at again."""
+    draft.put(unit, state, decision.state, reign.book.second.get(unit, NO_EPOCH))
+    draft.elect(unit, state.leader, decision, reason.since_ms, reign.now_ms)
+    draft.back.append(lambda: reign.work.add(unit, reason))
+    draft.after.append(lambda: written(reign, unit))
+
+
+def written(reign: Reign, unit: TopicPartition) -> None:
+    reign.work.reset_elr.discard(unit)
+    reign.work.mend.discard(unit)
+
+
+def make(reign: Reign, draft: Draft, unit: TopicPartition, assignment: Assignment, reason: Reason) -> bool:
+    """The first state of a unit, once one of its replicas is live, and (a shard) both halves are there."""
+    book = reign.book
+    if unit.topic == OFFSETS:
+        other = book.topics.get(LEDGER)
+        if other is None or unit.partition >= len(other.partitions):
+            return False
+    state = created(book.standing(unit, assignment, {}))
+    if state is None:
+        return False
+    decide(reign, draft, unit, NOT_THERE, Decision(state), reason)
+    return True
+
+
+def as_it_is(state: State, standing: Standing) -> State:
+    """The same state once more, for a half that differs."""
+    return revised(
+        state, leader=state.leader, isr=state.isr, elr=state.elr, cause=state.cause, epoch=standing.epoch, elected=False
+    )
+
+
+NOT_THERE = State(NOBODY, NO_EPOCH, ())
+"""Instead of a state that has not been written; its partition epoch says so."""

@@ -17,6 +17,12 @@ MAX_ENTRIES: Final = MOST_OF_THE_LOG
 MAX_FEW: Final = 100
 """Of what a member or a tool names by hand: protocols, assignors, filters."""
 
+MAX_ACTS: Final = 10_000
+"""Of what an administrator sets at once: entries of access control lists, quotas. KRaft takes no more, either."""
+
+MAX_SOME: Final = 1_000
+"""Users, asked about or altered by name."""
+
 MANY: Final = frozenset(
     {
         *("groups", "groups_names", "group_ids", "coordinator_keys"),
@@ -24,12 +30,17 @@ MANY: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("attempts", "logs", "users", "upsertions", "deletions", "creations", "principals", "token_ids"),
-        *("entries", "entity", "ops"),
+        *("attempts", "logs", "principals", "token_ids", "entity", "ops"),
         *("offline", "new_isr_with_epochs"),
     }
 )
 """Lists of up to MAX_ENTRIES."""
+
+ACTS: Final = frozenset({"creations", "entries"})
+"""Lists of up to MAX_ACTS."""
+
+SOME: Final = frozenset({"users", "upsertions", "deletions"})
+"""Lists of up to MAX_SOME."""
 
 FEW: Final = frozenset(
     {
@@ -73,6 +84,10 @@ def most(path: str) -> int:
     name = path.rpartition(".")[2]
     if name in MANY:
         return MAX_ENTRIES
+    if name in ACTS:
+        return MAX_ACTS
+    if name in SOME:
+        return MAX_SOME
     if name in FEW:
         return MAX_FEW
     raise LookupError(f"{path} is in no table of limits; add {name!r} to coordinator/edge/limits.py")

@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
+from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
 
 SECURITY_DISABLED: Final = 54
 RESOURCE_NOT_FOUND: Final = 91
 DUPLICATE_RESOURCE: Final = 92
 DISABLED: Final = "this node keeps no users (authorizer=none)"
+ROW: Final = 5
+"""A user takes so many times as long as a position does."""
 
 Alterations: TypeAlias = Sequence[tuple[str, int, int, bytes, bytes]]
 """Names, numbers of mechanisms, iterations, salts, salted passwords."""
@@ -21,8 +24,11 @@ Deletions: TypeAlias = Sequence[tuple[str, int]]
 class ScramUsers(Protocol):
     """Who keeps them."""
 
-    def scram_of(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """By user, numbers of mechanisms and their iterations."""
+    def names(self) -> list[str]:
+        """Of all who may log in by SCRAM; from the loop."""
+
+    def scram_of(self, name: str) -> Sequence[tuple[int, int]]:
+        """A user's mechanisms, by number, and their iterations; from any thread."""
 
     async def alter(
         self,
@@ -46,13 +52,18 @@ class ScramHandlers:
             return answer(
                 results=[row(user=name, error_code=SECURITY_DISABLED, error_message=DISABLED) for name in names]
             )
-        known = self._users.scram_of()
-        asked = Counter(user.name for user in request.users or ())
-        if not asked:
-            asked.update(sorted(known))
-        return answer(results=[self._row(name, times, known.get(name)) for name, times in asked.items()])
+        users = self._users
+        asked = Counter(user.name for user in request.users or ()) or users.names()
 
-    def _row(self, name: str, times: int, known: Sequence[tuple[int, int]] | None) -> Any:
+        def made() -> Written:
+            each = asked if isinstance(asked, Counter) else dict.fromkeys(sorted(asked), 1)
+            rows = [self._row(name, times, users.scram_of(name)) for name, times in each.items()]
+            path = "DescribeUserScramCredentialsResponse"
+            return Written(encode(path, call.api_version, answer(results=rows)))
+
+        return await here_or_off_the_loop(made, ROW * len(asked))
+
+    def _row(self, name: str, times: int, known: Sequence[tuple[int, int]]) -> Any:
         row = struct("DescribeUserScramCredentialsResponse.results")
         if times > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"

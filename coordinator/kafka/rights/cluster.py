@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
 from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
@@ -16,9 +16,10 @@ def of_cluster(api: str) -> Judge:
     def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
         if may(call, right, api=api):
             return None
-        return Instead(
-            answer(f"{api}Response", request, {"error_code": code_of(right), "error_message": may.why(call, right)})
-        )
+        said = {"error_code": code_of(right), "error_message": may.why(call, right)}
+        refusal = answer(f"{api}Response", request, said)
+        # Written here, for where a request has very many rows this is a thread.
+        return Instead(Written(encode(f"{api}Response", call.api_version, refusal)))
 
     return judge
 

@@ -30,6 +30,9 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
     "Metadata": ("topics",),
     "OffsetFetch": ("topics", "groups"),
     "FindCoordinator": ("coordinator_keys",),
+    "CreateAcls": ("creations",),
+    "AlterClientQuotas": ("entries",),
+    "AlterUserScramCredentials": ("upsertions", "deletions"),
     "DescribeGroups": ("groups",),
     "CreateTopics": ("topics",),
     "DeleteTopics": ("topics", "topic_names"),
@@ -45,16 +48,19 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Where a request has what it may have many of."""
 
+FULL_ROWS: Final = frozenset({"CreateAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
+"""Whose rows take ten times as long as a name does."""
+
 GO_THE_LONG_WAY: Final = frozenset({"Produce", "Fetch"})
 """Those whose handlers have a long way beside the short one. A large commit stays in its place before the next one."""
 
 
-def is_large(request: Any, lists: tuple[str, ...]) -> bool:
+def is_large(request: Any, lists: tuple[str, ...], most: int = LARGE) -> bool:
     if isinstance(request, SingleBatch):
         return False
     for name in lists:
         rows = getattr(request, name)
-        if rows and (len(rows) > LARGE or (name == "groups" and inner(rows) > LARGE)):
+        if rows and (len(rows) > most or (name == "groups" and inner(rows) > most)):
             return True
     return False
 
@@ -138,9 +144,10 @@ def whatever_it_is(judge: Judge, may: May, immediate: Immediate, whole: Whole, a
 
 def slow(judge: Callable[[Any, KafkaCall], Verdict], handler: Handler, whole: Whole, api: str) -> Handler:
     lists, again = LISTS.get(api, ()), api in WAITS
+    most = LARGE // 10 if api in FULL_ROWS else LARGE
 
     async def answered(request: Any, call: KafkaCall) -> Any:
-        large = is_large(request, lists)
+        large = is_large(request, lists, most)
         verdict = await asyncio.to_thread(judge, request, call) if large else judge(request, call)
         if isinstance(verdict, Instead):
             return verdict.answer

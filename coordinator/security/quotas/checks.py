@@ -15,8 +15,8 @@ from muster.coordinator.security.quotas.names import (
     USER,
     WHOLE,
 )
+from muster.coordinator.security.quotas.table import MAX_NAME_CHARS
 
-MAX_NAME_CHARS = 1_024
 MAX_LONG = 2**63 - 1
 
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from muster.coordinator.security.facts import QuotaEntity
 from muster.coordinator.security.quotas.names import CLIENT_ID, IP, USER
 
+MAX_NAME_CHARS = 1_024
+"""Of a client's id that can have a quota; one that is longer counts as what it begins with."""
+
 MAX_KNOWN = 10_000
 """Answers that are kept: names of clients are theirs to choose."""
 
@@ -35,13 +38,13 @@ class Limits:
 
     def of(self, user: str, client: str) -> Limit | None:
         """None: there is none."""
-        key = (user, client)
+        key = (user, client if len(client) <= MAX_NAME_CHARS else client[:MAX_NAME_CHARS])
         try:
             return self._known[key]
         except KeyError:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._looked_up(user, client)
+            found = self._known[key] = self._looked_up(*key)
             return found
 
     def of_address(self, ip: str) -> float | None:

@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.security.facts import Change, QuotaEntity, QuotaKey
 from muster.coordinator.security.quotas.checks import BadQuota, checked_entity, checked_value, matching
 from muster.coordinator.server.security.store import SecurityStore
 
 MOST_ENTITIES: Final = 10_000
 """That have quotas of their own; defaults are for the others."""
+
+AT_ONCE: Final = 100
+"""Alterations in one step of the loop."""
 
 
 Alteration: TypeAlias = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float | None]]]
@@ -23,11 +27,12 @@ class QuotaBook:
         self._store = store
         self._altering = asyncio.Lock()
 
-    def matching(
+    async def matching(
         self, wanted: Sequence[tuple[str, int, str | None]], *, strict: bool
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
         """Raises BadQuota."""
-        return matching(self._store.state.quotas, wanted, strict=strict)
+        there = dict(self._store.state.quotas)
+        return await here_or_off_the_loop(lambda: matching(there, wanted, strict=strict), len(there))
 
     async def alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
         """Each for itself: empty, or why it was refused. What was not is in force on return. Raises StorageError."""
@@ -35,14 +40,19 @@ class QuotaBook:
             now = self._store.state.quotas
             then: dict[QuotaEntity, dict[str, float]] = {}
             told = []
-            for parts, ops in wanted:
+            kept = len(now)
+            for number, (parts, ops) in enumerate(wanted, 1):
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)  # Nobody else changes quotas meanwhile.
                 try:
                     entity = checked_entity(parts)
                     if entity in then:
                         raise BadQuota("the request names this entity twice; expected each once")
                     figures = altered(entity, now.get(entity, {}), ops)
-                    if entity not in now and len(now.keys() | then.keys()) >= MOST_ENTITIES:
-                        raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
+                    if entity not in now:
+                        if kept >= MOST_ENTITIES:
+                            raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
+                        kept += 1
                 except BadQuota as error:
                     told.append(str(error))
                     continue

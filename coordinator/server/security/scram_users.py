@@ -16,12 +16,13 @@ class NodeScramUsers:
         self._accounts = accounts
         self._audit = audit
 
-    def scram_of(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        return {
-            name: sorted((NUMBERS[mechanism], each.iterations) for mechanism, each in user.scram.items())
-            for name, user in self._accounts.users().items()
-            if user.scram
-        }
+    def names(self) -> list[str]:
+        return [name for name, user in self._accounts.users().items() if user.scram]
+
+    def scram_of(self, name: str) -> Sequence[tuple[int, int]]:
+        user = self._accounts.users().get(name)
+        scram = {} if user is None else user.scram
+        return sorted((NUMBERS[mechanism], each.iterations) for mechanism, each in scram.items())
 
     async def alter(
         self,

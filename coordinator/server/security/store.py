@@ -22,7 +22,7 @@ READ_BYTES: Final = 4 << 20
 MOST_CHANGES: Final = 10_000
 MOST_BYTES: Final = 4 << 20
 """Of one write."""
-MOST_AT_ONCE: Final = 200
+MOST_AT_ONCE: Final = 100
 """Changes of one of several writes, so that the loop does not turn them into bytes for long."""
 
 logger = structlog.get_logger("muster.security")
@@ -82,17 +82,20 @@ class SecurityStore:
             return
         if (size := sum(map(size_of, records))) > MOST_BYTES:
             raise ValueError(f"the changes take {size} bytes together; expected at most {MOST_BYTES}")
-        writing = asyncio.create_task(self._write(records, changes))
-        self._under_way.add(writing)
-        writing.add_done_callback(self._under_way.discard)
-        await asyncio.shield(writing)
+        await self._to_its_end(records, changes)
 
     async def write_all(self, changes: Sequence[Change]) -> None:
         """However many, in as many writes as they take. Of what the disk fails a part may stand. Raises ValueError,
         StorageError.
         """
         for portion in portions(changes):
-            await self.write(portion)
+            await self._to_its_end(*portion)
+
+    async def _to_its_end(self, records: Sequence[Record], changes: Sequence[Change]) -> None:
+        writing = asyncio.create_task(self._write(records, changes))
+        self._under_way.add(writing)
+        writing.add_done_callback(self._under_way.discard)
+        await asyncio.shield(writing)
 
     async def _write(self, records: Sequence[Record], changes: Sequence[Change]) -> None:
         async with self._writing:
@@ -157,16 +160,19 @@ def size_of(record: Record) -> int:
     return len(record[0]) + len(record[1] or b"")
 
 
-def portions(changes: Iterable[Change]) -> Iterator[list[Change]]:
+def portions(changes: Iterable[Change]) -> Iterator[tuple[list[Record], list[Change]]]:
     """The same, in order, as many together as one write may have. Raises ValueError for one that is too large."""
+    records: list[Record] = []
     portion: list[Change] = []
     size = 0
     for change in changes:
-        of_one = size_of((*encode(change), None))
+        record = (*encode(change), None)
+        of_one = size_of(record)
         if portion and (len(portion) >= MOST_AT_ONCE or size + of_one > MOST_BYTES):
-            yield portion
-            portion, size = [], 0
+            yield records, portion
+            records, portion, size = [], [], 0
+        records.append(record)
         portion.append(change)
         size += of_one
     if portion:
-        yield portion
+        yield records, portion

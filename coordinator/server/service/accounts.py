@@ -1,8 +1,9 @@
 """The Security service: users and API tokens. No transport here."""
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, TypeVar
 
+from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.rpc.v1 import security_service_pb2 as pb
 from muster.coordinator.security.facts import ApiToken, User
@@ -13,6 +14,8 @@ from muster.coordinator.server.security.audit import Audit
 
 SECURITY_SERVICE = pb.DESCRIPTOR.services_by_name["Security"]
 DOOR = "grpc"
+ROW: Final = 5
+"""A user or a token takes so many times as long as a position does."""
 Refusing = TypeVar("Refusing", pb.AlterUsersResponse, pb.CreateTokenResponse, pb.RevokeTokensResponse)
 
 
@@ -22,16 +25,9 @@ class SecurityService:
         self._audit = audit
 
     async def describe_users(self, request: pb.DescribeUsersRequest, call: Call) -> pb.DescribeUsersResponse:
-        users = self._accounts.users()
-        answer = pb.DescribeUsersResponse()
-        for name in sorted(set(request.users) or users):
-            user = users.get(name)
-            if user is None:
-                missing = f"there is no user {name[:100]!r}"
-                answer.users.add(name=name, error_code=error_code(ErrorCode.RESOURCE_NOT_FOUND), error_message=missing)
-            else:
-                answer.users.append(described_user(user))
-        return answer
+        names = set(request.users)
+        users = {name: self._accounts.users().get(name) for name in names} or dict(self._accounts.users())
+        return await here_or_off_the_loop(lambda: described_users(users), ROW * len(users))
 
     async def alter_users(self, request: pb.AlterUsersRequest, call: Call) -> pb.AlterUsersResponse:
         answer = pb.AlterUsersResponse()
@@ -46,11 +42,8 @@ class SecurityService:
         return answer
 
     async def describe_tokens(self, request: pb.DescribeTokensRequest, call: Call) -> pb.DescribeTokensResponse:
-        tokens = sorted(self._accounts.tokens().values(), key=lambda token: (token.made_ms, token.id))
-        wanted = set(request.principals)
-        return pb.DescribeTokensResponse(
-            tokens=[described_token(each) for each in tokens if not wanted or each.principal in wanted]
-        )
+        tokens, wanted = list(self._accounts.tokens().values()), set(request.principals)
+        return await here_or_off_the_loop(lambda: described_tokens(tokens, wanted), ROW * len(tokens))
 
     async def create_token(self, request: pb.CreateTokenRequest, call: Call) -> pb.CreateTokenResponse:
         answer = pb.CreateTokenResponse()
@@ -81,6 +74,26 @@ class SecurityService:
 def refusal(answer: Refusing, error: CoordinatorError) -> Refusing:
     answer.error_code, answer.error_message = error_code(error.code), str(error)
     return answer
+
+
+def described_users(users: Mapping[str, User | None]) -> pb.DescribeUsersResponse:
+    answer = pb.DescribeUsersResponse()
+    for name in sorted(users):
+        user = users[name]
+        if user is None:
+            missing = f"there is no user {name[:100]!r}"
+            answer.users.add(name=name, error_code=error_code(ErrorCode.RESOURCE_NOT_FOUND), error_message=missing)
+        else:
+            answer.users.append(described_user(user))
+    return answer
+
+
+def described_tokens(tokens: Iterable[ApiToken], wanted: Collection[str]) -> pb.DescribeTokensResponse:
+    """Those of some principals; of all if none are wanted."""
+    in_order = sorted(tokens, key=lambda token: (token.made_ms, token.id))
+    return pb.DescribeTokensResponse(
+        tokens=[described_token(each) for each in in_order if not wanted or each.principal in wanted]
+    )
 
 
 def described_user(user: User) -> pb.DescribedUser:

@@ -187,3 +187,13 @@ def test_filters_that_are_none(wanted: list[tuple[str, int, str | None]], told: 
 
 def test_examples() -> None:
     assert doctest.testmod(checks).failed == 0
+
+
+def test_of_a_long_client_id_no_more_is_kept_than_can_have_a_quota() -> None:
+    """Ten thousand answers about ids of 32 KB each were kept, and what each had used."""
+    quotas = Quotas()
+    quotas.replace({(("client-id", None),): {"producer_byte_rate": 1.0}})
+    for end in "ab":
+        quotas.charge(quotas.producing, "u", "c" * 30_000 + end, 1.0, 0.0)
+    assert {client for _, client in quotas.producing._known} == {"c" * 1_024}
+    assert len(quotas._meters) == 1

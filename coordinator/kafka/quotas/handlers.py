@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Written
 from muster.coordinator.security.facts import QuotaEntity
 from muster.coordinator.security.quotas.checks import BadQuota
-from muster.storage.errors import StorageError
 
 SECURITY_DISABLED: Final = 54
 NONE_KEPT: Final = "this node keeps no quotas: it runs with authorizer=none; quotas take authorizer=acl"
@@ -63,8 +62,8 @@ class QuotaHandlers:
         else:
             try:
                 told = await self._book.alter(wanted, validate_only=request.validate_only)
-            except StorageError as error:
-                code, told = ErrorCode.UNKNOWN_SERVER_ERROR, [str(error)] * len(wanted)
+            except CoordinatorError as error:
+                code, told = error.code, [str(error)] * len(wanted)
         return await here_or_off_the_loop(lambda: altered(told, wanted, code, call.api_version), heavy)
 
 

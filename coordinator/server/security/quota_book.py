@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.security.facts import Change, QuotaEntity, QuotaKey
 from muster.coordinator.security.quotas.checks import BadQuota, checked_entity, checked_value, matching
 from muster.coordinator.server.security.store import SecurityStore
+from muster.storage.errors import StorageError
 
 MOST_ENTITIES: Final = 10_000
 """That have quotas of their own; defaults are for the others."""
@@ -35,7 +37,7 @@ class QuotaBook:
         return await here_or_off_the_loop(lambda: matching(there, wanted, strict=strict), len(there))
 
     async def alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
-        """Each for itself: empty, or why it was refused. What was not is in force on return. Raises StorageError."""
+        """Each for itself: empty, or why it was refused. What was not is in force on return. Raises CoordinatorError."""
         async with self._altering:
             now = self._store.state.quotas
             then: dict[QuotaEntity, dict[str, float]] = {}
@@ -64,7 +66,10 @@ class QuotaBook:
                 if figures != now.get(entity, {})
             ]
             if not validate_only:
-                await self._store.write_all(changes)
+                try:
+                    await self._store.write_all(changes)
+                except (StorageError, ValueError) as error:
+                    raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         return told
 
 

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
 from muster.coordinator.security.facts import QuotaEntity
 from muster.coordinator.security.quotas.checks import ANY, DEFAULT, EXACT, BadQuota
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.answers import error_code
 from muster.coordinator.server.security.quota_book import Alteration, QuotaBook
-from muster.storage.errors import StorageError
 
 ROW: Final = 5
 """An entry takes so many times as long as a position does."""
@@ -36,11 +35,11 @@ class Quotas:
     async def alter_quotas(self, request: pb.AlterQuotasRequest, call: Call) -> pb.AlterQuotasResponse:
         heavy = ROW * len(request.entries)
         wanted = await here_or_off_the_loop(lambda: [alteration(each) for each in request.entries], heavy)
-        code = ErrorCode.INVALID_REQUEST
+        code: ErrorCode = ErrorCode.INVALID_REQUEST
         try:
             told = await self._book.alter(wanted, validate_only=request.validate_only)
-        except StorageError as error:
-            code, told = ErrorCode.UNKNOWN_SERVER_ERROR, [str(error)] * len(wanted)
+        except CoordinatorError as error:
+            code, told = error.code, [str(error)] * len(wanted)
         answer = pb.AlterQuotasResponse()
         for why in told:
             answer.results.add(error_code=error_code(code if why else ErrorCode.NONE), error_message=why)

@@ -1,6 +1,7 @@
 """The quotas that are set, for both doors: found by a filter, changed with a check, kept in `__security`."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -37,7 +38,10 @@ class QuotaBook:
         return await here_or_off_the_loop(lambda: matching(there, wanted, strict=strict), len(there))
 
     async def alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
-        """Each for itself: empty, or why it was refused. What was not is in force on return. Raises CoordinatorError."""
+        """Each for itself: empty, or why it was refused. What was not is in force on return.
+
+        Raises CoordinatorError.
+        """
         async with self._altering:
             now = self._store.state.quotas
             then: dict[QuotaEntity, dict[str, float]] = {}
@@ -77,10 +81,10 @@ def altered(
     entity: QuotaEntity, before: Mapping[str, float], ops: Sequence[tuple[str, float | None]]
 ) -> dict[str, float]:
     """Its figures then. Raises BadQuota."""
-    names = [name for name, _ in ops]
+    times = Counter(name for name, _ in ops)
     figures = dict(before)
     for name, value in ops:
-        if names.count(name) > 1:
+        if times[name] > 1:
             raise BadQuota(f"{name!r} is changed twice; expected once")
         if value is None:
             figures.pop(name, None)

@@ -59,6 +59,22 @@ def test_there_is_an_end_to_how_many_have_quotas_and_nobody_counts_them_for_each
     asyncio.run(story())
 
 
+def test_many_names_of_one_entity_are_counted_once() -> None:
+    """Each was looked for among all others: minutes, for 100,000 names to be taken away."""
+
+    class Name(str):
+        __slots__ = ()
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    assert quota_book.altered((("user", "a"),), {}, [(Name(number), None) for number in range(500)]) == {}
+    assert Name.compared < 5_000
+
+
 def test_more_than_one_write_takes_are_in_force_together(store: SecurityStore) -> None:
     names = [f"{number:04}" + "x" * 1_000 for number in range(4_500)]
 

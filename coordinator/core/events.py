@@ -13,7 +13,7 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEvent
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.records import OfWhoPlans
+from muster.coordinator.core.records import OfOperators
 from muster.coordinator.core.requests.streams import HeldBack as HeldBack
 from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
@@ -370,8 +370,9 @@ class LoadMeasured:
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
-    damaged: tuple[ConsumerRecord | OfWhoPlans, ...] = ()
-    """A tombstone for each record of a KIP-848 group, or of who plans for any, that is there and cannot be read."""
+    damaged: tuple[ConsumerRecord | OfOperators, ...] = ()
+    """A tombstone for each record of a KIP-848 group, of who plans for any, or of what is held of it, that is there and
+    cannot be read."""
     lost_until: int = 0
     """Where the last records end that were given up, of whatever groups; 0: none were."""
     topics: frozenset[tuple[str, bytes]] = frozenset()

@@ -23,6 +23,7 @@ from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, Res
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.holds import reloaded, standing, verbs
+from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial import canary, gone, shadow
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
@@ -202,6 +203,9 @@ def on_loaded(event: Loaded, step: Step) -> None:
         if isinstance(tombstone, OF_WHO_PLANS):
             kind.word_lost(damaged, step)
             step.keep(tombstone)
+            continue
+        if isinstance(tombstone, HoldsEnded):
+            reloaded.lost(tombstone, step)
             continue
         kind.damaged(damaged, step)
         if isinstance(tombstone, OF_ONE_MEMBER):

@@ -12,7 +12,7 @@ from muster.coordinator.core.central.records import CentralRecord
 from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.balance.records import BalanceRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
-from muster.coordinator.core.control.holds.values import HoldsRecord
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsRecord
 from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
 from muster.coordinator.core.value import value
@@ -214,6 +214,8 @@ GroupRecord: TypeAlias = (
 OfWhoPlans: TypeAlias = SettingsUnset | CanaryForgotten
 OF_WHO_PLANS = (SettingsUnset, CanaryForgotten)
 """Tombstones of what an operator had said of who plans for a group."""
+OfOperators: TypeAlias = OfWhoPlans | HoldsEnded
+"""The same, and of what is held of it."""
 
 LedgerRecord: TypeAlias = (
     RebalanceDecided

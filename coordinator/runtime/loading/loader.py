@@ -20,7 +20,7 @@ from muster.coordinator.core.records import (
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
-    OfWhoPlans,
+    OfOperators,
     OwnRecord,
     RebalanceForgotten,
     Record,
@@ -74,8 +74,9 @@ class LoadReport:
     moved: list[Record] = field(default_factory=list)
     """Hard facts that an older version kept in the ledger: to be written where they belong now. And how far numbers of
     rebalances may have come that nobody can read any more."""
-    damaged: list[ConsumerRecord | OfWhoPlans] = field(default_factory=list)
-    """A tombstone for each record of a KIP-848 group, or of who plans for a group, that says nothing."""
+    damaged: list[ConsumerRecord | OfOperators] = field(default_factory=list)
+    """A tombstone for each record of a KIP-848 group, of who plans for a group, or of what is held of it, that says
+    nothing."""
     lost_until: int = 0
     """Where the last group records end that were given up and not mended yet; 0: there are none."""
     unread_until: int = 0
@@ -243,14 +244,14 @@ def understood(
             yield record
 
 
-def missed(item: KeyValue) -> ConsumerRecord | OfWhoPlans | None:
+def missed(item: KeyValue) -> ConsumerRecord | OfOperators | None:
     """The tombstone of a record that others of its group do not fit without: one of the several that make a KIP-848
-    group, or what is set of who plans. None for any other, or an unknown key."""
+    group, what is set of who plans, or what is held. None for any other, or an unknown key."""
     try:
         tombstone = decode_group(item._replace(value=None))
     except MalformedRecord:
         return None
-    return tombstone if isinstance(tombstone, ConsumerRecord | OfWhoPlans) else None
+    return tombstone if isinstance(tombstone, ConsumerRecord | OfOperators) else None
 
 
 def newest(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:

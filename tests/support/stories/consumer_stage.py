@@ -24,6 +24,7 @@ from muster.coordinator.core.consumer.records import (
     TargetStored,
 )
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
@@ -47,6 +48,7 @@ TOMBSTONES: dict[str, type[Any]] = {
     "ConsumerMemberStored": ConsumerMemberDeleted,
     "CurrentStored": CurrentDeleted,
     "GroupEpochStored": GroupEpochDeleted,
+    "HoldsStored": HoldsEnded,
     "RegexStored": RegexDeleted,
     "SettingsStored": SettingsUnset,
     "TargetEpochStored": TargetEpochDeleted,

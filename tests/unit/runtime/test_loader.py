@@ -183,8 +183,9 @@ def test_a_log_full_of_damage_gives_a_short_report() -> None:
 
 def test_of_a_damaged_record_that_others_do_not_fit_without_the_tombstone_is_told_of_others_nothing() -> None:
     log = log_of(AT_10)
-    several = [ConsumerMemberDeleted("g", "m"), TargetEpochDeleted("g"), SettingsUnset("g"), CanaryForgotten("g")]
-    whole = [*several, OffsetDeleted("g", "t", 1), GroupDeleted("c"), HoldsEnded("g")]
+    of_operators = [SettingsUnset("g"), CanaryForgotten("g"), HoldsEnded("g")]
+    several = [ConsumerMemberDeleted("g", "m"), TargetEpochDeleted("g"), *of_operators]
+    whole = [*several, OffsetDeleted("g", "t", 1), GroupDeleted("c")]
     log.append(0, [record._replace(value=b"\x7f") for record in encode(whole).groups], [], 0)
     log.append(0, [KeyValue(b"\x00\x05\x00", b"\x7f")], [], 0)
     core = TinyShard(Limits(), 0)

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.holds.correction import cells, cells_of
-from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.entries import keep_beside
 from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, Outcome
 
 
 def load(step: Step) -> None:
@@ -15,6 +18,19 @@ def load(step: Step) -> None:
         if holds.shares:
             back_with_their_owners(holds, step)
     standing.load(step)
+
+
+def lost(tombstone: HoldsEnded, step: Step) -> None:
+    """The record of what was held cannot be read: nobody knows what the last plan kept for whom, or until when.
+
+    Nothing else would call for another plan, so it is over now; the ledger tells, for another crash may come first.
+    """
+    group = step.state.logged(tombstone.group_id)
+    if group is not None:
+        trigger = Trigger(Cause.THAW, "what was held of the group is lost: its record in the log is damaged")
+        keep_beside(group, Outcome.HELD, trigger, step)
+        KINDS[type(group)].replan(group, trigger, step)
+    step.keep(tombstone)
 
 
 def back_with_their_owners(holds: HoldsStored, step: Step) -> None:

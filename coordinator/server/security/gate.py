@@ -79,6 +79,10 @@ class Gate:
             if token_id and token_id not in tokens and not timeout.expired():
                 timeout.reschedule(now_s)
 
+    def believed(self, identity: Identity) -> bool:
+        """Whether its token, if it came by one that can be revoked, was not."""
+        return not identity.token_id or identity.token_id in self._state.tokens
+
     def keys_changed(self) -> None:
         """Keys have come or gone: signed tokens are looked at anew when shown next. What one opened goes on."""
         self._keys += 1

@@ -55,6 +55,7 @@ class Security:
             self.keys.changed = self.gate.keys_changed
         self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.failures.told)
         self.rights = Rights(self.authorizer, self.audit)
+        self.rights.believed = self.gate.believed
         self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found
         self.topic_rights = TopicRightsOf(
             self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.errors import Denied
+from muster.coordinator.errors import Denied, NotAuthenticated
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
@@ -109,6 +109,54 @@ def test_of_an_encoded_fetch_refused_rows_are_part() -> None:
         ("orders", 0, b"bytes"),
     ]
     assert door.seen[0].max_wait_ms == 5
+
+
+@pytest.mark.parametrize("api", ["Fetch", "MultiFetch"])
+def test_records_that_were_waited_for_go_to_nobody_who_lost_the_right_or_the_token(api: str) -> None:
+    """Whoever had begun to wait before got what was written afterwards."""
+
+    async def story() -> None:
+        for lost in ("nothing", "another's", "right", "token"):
+            request: Any = log_pb.FetchRequest(max_wait_ms=5_000)
+            answer: Any = log_pb.FetchResponse()
+            if api == "Fetch":
+                request.topics.add(topic="orders").partitions.add(partition=1)
+                answer.responses.add(topic="orders").partitions.add(partition_index=1, records=b"late")
+            else:
+                request, answer = log_pb.MultiFetchRequest(max_wait_ms=5_000), log_pb.MultiFetchResponse()
+                request.fetches.add(topic="orders", partition=1)
+                answer.results.add(topic="orders").result.records = b"late"
+            door = Guarded(BROKER + api, request, answer, allow("TOPIC", "READ", "orders"))
+            waiting, come = asyncio.Event(), asyncio.Event()
+
+            async def held(
+                request: Any, call: Any, door: Guarded = door, waiting: Any = waiting, come: Any = come
+            ) -> Any:
+                door.seen.append(request)
+                waiting.set()
+                await come.wait()
+                return door.answer.SerializeToString()
+
+            method = Method(BROKER + api, Kind.UNARY, type(request), type(answer), held)
+            asked = asyncio.ensure_future(guard(method, door.rights, door.staged)(request, CALL))
+            await waiting.wait()
+            if lost == "right":
+                door.grant()
+            elif lost == "another's":
+                door.grant(allow("TOPIC", "READ", "orders"), allow("TOPIC", "READ", "x"))
+            elif lost == "token":
+                door.rights.believed = lambda who: False
+            come.set()
+            if lost == "token":
+                with pytest.raises(NotAuthenticated):
+                    await asked
+                continue
+            found = await asked
+            told = found if isinstance(found, bytes) else found.SerializeToString()
+            assert (b"late" in told) == (lost != "right"), lost
+            assert len(door.seen) == 1
+
+    asyncio.run(story())
 
 
 def test_a_handler_is_not_asked_for_nothing() -> None:

@@ -50,6 +50,13 @@ class Rights:
         self._audit = audit
         self.topics = topics
         self.changed = Changed()
+        self.believed: Callable[[Identity], bool] = lambda who: True
+        """Whether what somebody has shown still counts: it may have been revoked since."""
+
+    @property
+    def moment(self) -> object:
+        """See `Authorizer.moment`."""
+        return self._authorizer.moment
 
     def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self._authorizer.allows(who, operation, kind, name)

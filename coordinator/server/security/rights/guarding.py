@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.errors import Denied, ErrorCode
+from muster.coordinator.errors import Denied, ErrorCode, NotAuthenticated
 from muster.coordinator.security.acl.model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from muster.coordinator.security.acl.rights import RPC_RIGHTS, Lacking, Right
 from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.security.gate import ENDED
 from muster.coordinator.server.security.rights.answers import AFTER, After, why
 from muster.coordinator.server.security.rights.asking import Asks, Rights
 from muster.coordinator.server.security.rights.lasting import session, watched
@@ -19,6 +20,9 @@ from muster.coordinator.server.security.rights.rows import ROWS, Refused, merged
 NODE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 """Of DescribeConfigs without topics, which asks for the node's settings."""
 SOMEWHERE: Final = Right(Operation.WRITE, ResourceType.TOPIC, "topics of what was staged")
+
+WAITS: Final = frozenset({"Fetch", "MultiFetch"})
+"""Whoever waits as long as they like for what is to come is judged again when it has come."""
 
 Staged = Callable[[Any], Awaitable[Collection[str]]]
 """Of a request to commit or abort what was staged: which topics that is for."""
@@ -46,6 +50,8 @@ def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any]
     guarding = Guard(method, api, rights, tuple(whole), tuple(listed), AFTER.get(api), before_of(api, staged))
     if not listed and guarding.before is None and len(whole) == 1 and is_field(whole[0].of, request):
         return guarding.answer_member if guarding.after in (None, why) else guarding.answer
+    if api in WAITS:
+        return guarding.answer_late
     return guarding.answer if listed or guarding.after or guarding.before else guarding.answer_whole
 
 
@@ -75,6 +81,22 @@ class Guard:
         if self.after is None or (not isinstance(answer, bytes) and not answer.cause_detail):
             return answer
         return await self.looked_at(answer, request, call)
+
+    async def answer_late(self, request: Any, call: Any) -> Any:
+        """Of what waits for records: who has lost a right to them by then, or the token, gets none."""
+        moment = self.rights.moment
+        answer = await self.answer(request, call)
+        if not self.rights.believed(call.identity):
+            raise NotAuthenticated(ENDED)
+        if self.rights.moment is moment:
+            return answer
+        holds, at = self.rights.holds, ROWS[self.api][0]
+        if all(holds(call.identity, right, row.topic) for right in self.listed for row in getattr(request, at)):
+            return answer
+        hurried = type(request)()
+        hurried.CopyFrom(request)
+        hurried.max_wait_ms = 0
+        return await self.answer(hurried, call)
 
     async def answer(self, request: Any, call: Any) -> Any:
         refused = self.lacking(request, call)

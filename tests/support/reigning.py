@@ -121,7 +121,8 @@ class Reigning:
         """AlterPartition, as a leader that knows all would send it; `other` changes its item."""
         place_ = place(place_text)
         state = self.states[place_]
-        members = tuple(ev.IsrMember(each, self.nodes[each].epoch if each in self.nodes else 0) for each in isr)
+        epochs = {each.id: each.epoch for each in self.nodes.values()} | other.pop("epochs", {})
+        members = tuple(ev.IsrMember(each, epochs.get(each, 0)) for each in isr)
         sender_epoch = other.pop("sender_epoch", self.nodes[sender].epoch)
         item = ev.IsrItem(
             self.topics[place_.topic].topic_id, place_.partition, state.leader_epoch, state.partition_epoch, members

@@ -342,6 +342,7 @@ class Controller:
 
     def _go_on(self) -> None:
         if not self.ready:
+            self.polls.tell(self.ready)
             self._sleep()
             return
         self.preferred.balance()

@@ -34,6 +34,7 @@ MOST_ANSWER_BYTES: Final = 128 << 20
 
 SOFTWARE: Final = "muster-node"
 CORRELATIONS: Final = 2**31
+BELIEVED: Final = " before a word was said; its log says whether it believes this node's certificate"
 
 
 class LinkError(Exception):
@@ -74,6 +75,7 @@ class Link(asyncio.Protocol):
         self._frames = Frames(MOST_ANSWER_BYTES)
         self._pending: deque[Pending] = deque()
         self._correlation = 0
+        self._heard = False
         self._transport: asyncio.Transport | None = None
         self._why: LinkError | None = None
         self._on_end: list[Callable[[LinkError], None]] = []
@@ -205,6 +207,8 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f": {exc}" if exc is not None else ""
+        if not self._heard and self._transport is not None and self._transport.get_extra_info("sslcontext") is not None:
+            why += BELIEVED  # By TLS 1.3 whoever calls learns only now whether its certificate is.
         self._end(Broken(f"{self._other_end()} closed the connection{why}"))
 
     def _answered(self, frame: Frame) -> None:
@@ -222,6 +226,7 @@ class Link(asyncio.Protocol):
             begin = 5
         answer = decode_frame(f"{pending.api}Response", version, frame, begin)
         self._pending.popleft()
+        self._heard = True
         if not pending.answer.done():  # Who asked may want it no longer.
             pending.answer.set_result(answer)
 

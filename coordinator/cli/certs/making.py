@@ -69,8 +69,9 @@ def read_authority(certificate: bytes, key: bytes) -> Signed:
 
 
 def server_certificate(ca: Signed, hosts: Sequence[str], days: float) -> Signed:
-    """For a node that is called by these names and addresses."""
-    return signed(ca, common_name(hosts[0]), days, [ExtendedKeyUsageOID.SERVER_AUTH], hosts)
+    """For a node that is called by these names and addresses, and that calls other nodes."""
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    return signed(ca, common_name(hosts[0]), days, uses, hosts)
 
 
 def client_certificate(ca: Signed, name: str | x509.Name, days: float) -> Signed:

@@ -18,12 +18,24 @@ ASKS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 def context_of(material: Material, given: CertificateSettings) -> ssl.SSLContext:
     """What one listener shows and asks for. Raises BadCertificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.verify_mode = ASKS[given.ssl_client_auth]
+    return filled(context, material, given)
+
+
+def calling_context_of(material: Material, given: CertificateSettings) -> ssl.SSLContext:
+    """What a node shows another one that it calls, which has to be who it says: of the same authority, and by the name
+    of its host. Raises BadCertificate."""
+    return filled(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), material, given)
+
+
+def filled(context: ssl.SSLContext, material: Material, given: CertificateSettings) -> ssl.SSLContext:
+    """With versions, suites, and what is shown and believed. Raises BadCertificate."""
     chosen = sorted(VERSIONS[each] for each in given.tls_versions)
     suites = openssl_suites(given.cipher_suites, given.tls_versions)
     context.minimum_version = chosen[0] if suites is None or suites else ssl.TLSVersion.TLSv1_3
     context.maximum_version = chosen[-1]
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.verify_mode = ASKS[given.ssl_client_auth]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
         if suites:
             context.set_ciphers(":".join(suites))

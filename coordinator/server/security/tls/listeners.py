@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.config.security.tls import DOORS, BadCertificate, CertificateSettings
+from muster.coordinator.config.security.tls import DOORS, REPLICATION, BadCertificate, CertificateSettings
 from muster.coordinator.edge.seldom import Seldom
 from muster.coordinator.edge.tls import Tls
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
 from muster.coordinator.server.security.certificates import Names, NotNamed
-from muster.coordinator.server.security.tls.contexts import Current, context_of
-from muster.coordinator.server.security.tls.material import Material, load_material
+from muster.coordinator.server.security.tls.contexts import Current, calling_context_of, context_of
+from muster.coordinator.server.security.tls.material import Material, check_calls, load_material
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
@@ -75,6 +75,11 @@ class ListenerCertificates:
         """For a listener that asyncio serves."""
         return Tls(self.door, self.context, self.identity_of, self._handshake_s)
 
+    def calling(self) -> "SSLContext":
+        """For the next connection to another node, with the same certificate as is shown here. Raises
+        BadCertificate."""
+        return calling_context_of(self.material, self.given)
+
     def identity_of(self, handshake: "SSLObject | None", host: str) -> Identity | None:
         """Who speaks on a connection, after its handshake; None, and a line in the log, where the rules name nobody."""
         certificate = None if handshake is None else handshake.getpeercert(binary_form=True)
@@ -91,6 +96,8 @@ class ListenerCertificates:
     def _made(self) -> "tuple[Material, SSLContext]":
         try:
             material = load_material(self.given, self._wall_s())
+            if self.door == REPLICATION:
+                check_calls(material)
             return material, context_of(material, self.given)
         except BadCertificate as error:
             raise BadCertificate(f"{DOORS[self.door]} speaks TLS: {error}") from error

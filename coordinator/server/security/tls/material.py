@@ -141,6 +141,23 @@ def check_pair(chain: "list[x509.Certificate]", key: "PrivateKeyTypes", where: s
         )
 
 
+def check_calls(material: Material) -> None:
+    """Whether a node may call others with what it shows them: without a list of uses a certificate is for all."""
+    x509 = library()
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    first = x509.load_pem_x509_certificates(material.chain)[0]
+    try:
+        uses = set(first.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound:
+        return
+    if not uses & {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}:
+        raise BadCertificate(
+            f"the certificate of {material.subject} is for servers only (its extended key usage), but nodes call each "
+            "other with it; expected one for servers and clients (serverAuth, clientAuth)"
+        )
+
+
 def blocks_of(data: bytes) -> list[tuple[bytes, bytes]]:
     """Kind and text of each PEM block; spaces may stand for the ends of lines, as in one line of a properties file."""
     return [(found[1], straightened(found)) for found in BLOCK.finditer(data)]

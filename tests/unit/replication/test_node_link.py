@@ -1,0 +1,214 @@
+"""The link: who refuses, who is silent, who breaks off, and that nothing that was asked is left waiting."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from muster.coordinator.config import Address
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.replication import link as module
+from muster.coordinator.replication.apis import NODE_APIS
+from muster.coordinator.replication.link import Broken, Caller, Link, LinkError, Refused, Silent
+from tests.support.replication import CLUSTER, PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
+
+ME = Caller(CLUSTER, 2)
+SOON_S = 0.05
+
+
+def connecting(address: Address, timeout_s: float = PATIENCE_S) -> Awaitable[Link]:
+    return Link.connect(address, ME, timeout_s=timeout_s)
+
+
+def closed_port() -> int:
+    """A port on which nobody listens, and which nobody else is given for now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+    return port
+
+
+@asynccontextmanager
+async def stranger(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[Address]:
+    """Whoever listens there answers each frame by these bytes; None: closes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                said = answer(frame)
+                if said is None:
+                    break
+                writer.write(said)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+def greeting(frame: bytes, *left_out: str) -> bytes:
+    made = struct("ApiVersionsResponse.api_keys")
+    served = [
+        made(api_key=api.key, min_version=api.first, max_version=api.last)
+        for api in NODE_APIS
+        if api.name not in left_out
+    ]
+    return answered(frame, *encode("ApiVersionsResponse", 3, struct("ApiVersionsResponse")(api_keys=served)))
+
+
+def answered(frame: bytes, *body: bytes) -> bytes:
+    whole = frame[4:8] + b"".join(body)
+    return len(whole).to_bytes(4, "big") + whole
+
+
+def is_greeting(frame: bytes) -> bool:
+    return frame[:2] == b"\0\x12"
+
+
+def test_a_machine_that_refuses_is_told_from_one_that_is_silent() -> None:
+    async def story() -> None:
+        with pytest.raises(Refused, match="refuses connections; nobody listens there"):
+            await connecting(Address("127.0.0.1", closed_port()))
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(1)
+            with pytest.raises(Silent, match=r"did not answer within 0\.05 s"):
+                await connecting(Address(*silent.getsockname()), SOON_S)
+        with pytest.raises(Broken, match=r"nowhere\.invalid:1 is not known"):
+            await connecting(Address("nowhere.invalid", 1))
+
+    asyncio.run(story())
+
+
+def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse() -> None:
+    """A node that loads is not dead."""
+    from muster.coordinator.replication.door import NodeDoor
+
+    async def story() -> None:
+        door = NodeDoor(Address("127.0.0.1", 0))
+        try:
+            with pytest.raises(Silent):
+                await connecting(door.bind(), SOON_S)
+        finally:
+            door.give_back()
+        with pytest.raises(Refused):
+            await connecting(door.bound)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda frame: None, "closed the connection"),
+        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "sent what is no answer: a frame of 1213486160 bytes"),
+        (lambda frame: bytes([0, 0, 0, 8, 9, 9, 9, 9, 0, 0, 0, 0]), "correlation id 151587081; expected 1"),
+        (lambda frame: answered(frame, bytes(4)), "ApiVersionsResponse version 3, ApiVersionsResponse"),
+        (lambda frame: greeting(frame, "AlterPartition"), "does not speak AlterPartition 3; is it a node of this vers"),
+        (lambda frame: greeting(frame) * 2, "sent what is no answer: nothing was asked"),
+    ],
+    ids=["closes", "speaks HTTP", "answers another", "cuts", "is older", "answers twice"],
+)
+def test_whoever_else_listens_there_is_no_node(answer: Callable[[bytes], bytes | None], why: str) -> None:
+    async def story() -> None:
+        async with stranger(answer) as address:
+            try:
+                link = await connecting(address)
+                await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
+            except Broken as broken:
+                told = str(broken)
+            assert why in told
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("body", [b"", b"\1", b"\0\xff\xff", b"\0" + bytes(40)], ids=["cut", "tagged", "torn", "long"])
+def test_an_answer_that_cannot_be_read_ends_the_link_and_fails_all_at_once(body: bytes) -> None:
+    async def story() -> None:
+        async with stranger(lambda frame: greeting(frame) if is_greeting(frame) else answered(frame, body)) as address:
+            link = await connecting(address)
+            asked = [asyncio.create_task(fetch_of(link, whole((TOPIC, 0)))) for _ in range(3)]
+            results = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(each) for each in results] == [Broken] * 3
+            assert (link.open, link.under_way) == (False, 0)
+            with pytest.raises(Broken, match="the link is at its end"):
+                await fetch_of(link, whole((TOPIC, 0)))
+
+    asyncio.run(story())
+
+
+def test_a_deadline_ends_the_link_for_answers_come_in_order() -> None:
+    async def story() -> None:
+        desk = HeldDesk()
+        desk.held = asyncio.Event()
+        async with serving(desk) as door:
+            link = await linked(door)
+            ends: list[LinkError] = []
+            link.on_end(ends.append)
+            patient = asyncio.create_task(fetch_of(link, whole((TOPIC, 0))))
+            with pytest.raises(Silent, match=r"did not answer ControlledShutdown within 0\.05 s"):
+                await link.controlled_shutdown(77, deadline_s=SOON_S)
+            with pytest.raises(Silent):
+                await patient
+            await desk.until(lambda: sorted(desk.gone) == ["controlled_shutdown", "fetch"])
+            assert [type(each) for each in ends] == [Silent]
+            link.on_end(ends.append)
+            assert len(ends) == 2, "who asks later hears it as well"
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_cut_fails_all_that_is_under_way() -> None:
+    async def story() -> None:
+        desk = HeldDesk()
+        desk.held = asyncio.Event()
+        async with serving(desk) as door:
+            link = await linked(door)
+            asked = [asyncio.create_task(link.controlled_shutdown(77, deadline_s=PATIENCE_S)) for _ in range(3)]
+            await desk.until(lambda: len(desk.asked) == 3)
+            await door.close(0)
+            results = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(each) for each in results] == [Broken] * 3
+            assert not link.open
+
+    asyncio.run(story())
+
+
+def test_who_wants_an_answer_no_longer_harms_nobody() -> None:
+    async def story() -> None:
+        desk = HeldDesk()
+        desk.held = asyncio.Event()
+        async with serving(desk) as door:
+            link = await linked(door)
+            first = asyncio.create_task(fetch_of(link, whole((TOPIC, 0))))
+            await desk.until(lambda: len(desk.asked) == 1)
+            first.cancel()
+            second = asyncio.create_task(link.epochs((), deadline_s=PATIENCE_S))
+            desk.held.set()
+            assert await second == []
+
+    asyncio.run(story())
+
+
+def test_so_many_requests_may_be_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_UNDER_WAY", 2)
+
+    async def story() -> None:
+        desk = HeldDesk()
+        desk.held = asyncio.Event()
+        async with serving(desk) as door:
+            link = await linked(door)
+            asked = [asyncio.create_task(link.epochs((), deadline_s=PATIENCE_S)) for _ in range(2)]
+            await desk.until(lambda: len(desk.asked) == 2)
+            with pytest.raises(LinkError, match=r"2 requests to 127.* are under way; at most so many may be"):
+                await link.epochs((), deadline_s=PATIENCE_S)
+            desk.held.set()
+            assert await asyncio.gather(*asked) == [[], []]
+            assert await link.epochs((), deadline_s=PATIENCE_S) == []
+
+    asyncio.run(story())

@@ -65,7 +65,7 @@ def look(state: State, now: Standing, cause: str, *, anew: bool = False, reset_e
     isr = without_stopping(choice, now)
     eligible = () if reset_elr else state.elr
     elr = () if choice.clean is Clean.UNCLEAN else elr_after(eligible, state.isr, isr, now)
-    if stays and isr == state.isr and elr == state.elr:
+    if stays and set(isr) == set(state.isr) and set(elr) == set(state.elr):
         return None
     decided = revised(
         state,

@@ -4,6 +4,7 @@ For whoever stops, is drained, is asked to, or for the preferred leader's sake. 
 next is taken when the new leaders have applied the one before (N3).
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,11 +29,12 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Moves:
-    """wanted: by the node that leads now. ahead: by that node, the new leaders of its last step, and the sequence that
-    each has to have applied."""
+    """wanted: by the node that leads now. flying: by that node, how many are in the write that is under way. ahead: by
+    that node, the new leaders of its last step, and the sequence that each has to have applied."""
 
     reign: Reign
     wanted: dict[int, dict[TopicPartition, Move]] = field(default_factory=dict)
+    flying: Counter[int] = field(default_factory=Counter)
     ahead: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def want(self, unit: TopicPartition, move: Move) -> None:
@@ -62,7 +64,7 @@ class Moves:
 
     def under_way(self, node: int) -> bool:
         """Whether something of what the node leads is yet to move, or to be applied."""
-        return node in self.wanted or node in self.ahead
+        return node in self.wanted or node in self.ahead or self.flying[node] > 0
 
     @property
     def ready(self) -> bool:
@@ -99,10 +101,16 @@ class Moves:
         draft.put(unit, state, decision.state, book.second.get(unit, NO_EPOCH))
         draft.elect(unit, state.leader, decision, move.since_ms, self.reign.now_ms)
         draft.after.append(lambda: self._written(node, to, unit, move, draft))
-        draft.back.append(lambda: self.want(unit, move))
+        draft.back.append(lambda: self._again(node, unit, move))
+        self.flying[node] += 1
         return True
 
+    def _again(self, node: int, unit: TopicPartition, move: Move) -> None:
+        self.flying[node] -= 1
+        self.want(unit, move)
+
     def _written(self, node: int, to: int, unit: TopicPartition, move: Move, draft: Draft) -> None:
+        self.flying[node] -= 1
         if to in self.reign.book.nodes.live:
             self.ahead.setdefault(node, {})[to] = draft.sequence
         self._tell(unit, move, ErrorCode.NONE)

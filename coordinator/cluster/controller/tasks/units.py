@@ -103,6 +103,8 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
         reign.work.reset_elr.discard(unit)
         return False
     decide(reign, draft, unit, state, decision, reason)
+    if assignment.adding or assignment.removing:
+        draft.after.append(lambda: reign.look_at((unit,), reason.cause))
     return True
 
 

@@ -1,0 +1,278 @@
+"""Topics that come, change and go: C12, A3, A8."""
+
+import pytest
+
+from muster.coordinator.cluster.controller import effects as ef
+from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, Assignment, Topic
+from muster.coordinator.cluster.image import Image, TopicView
+from muster.coordinator.errors import ErrorCode
+from tests.support.reigning import Reigning, node, nodes, place, topic
+
+
+def made(story: Reigning) -> dict[str, tuple[tuple[int, ...], ...]]:
+    return {
+        each.name: tuple(assignment.replicas for assignment in each.partitions)
+        for write in story.writes
+        for each in write.operations
+        if isinstance(each, ef.MakeTopic)
+    }
+
+
+def test_internal_topics_are_made_when_there_are_nodes_enough_c12() -> None:
+    story = Reigning(Settings(offsets_partitions=4)).begin(on=nodes(1, 2))
+    assert made(story) == {}
+    story.see(n3=node(3))
+    found = made(story)
+    assert list(found) == [OFFSETS, LEDGER, ELECTIONS]
+    assert found[OFFSETS] == found[LEDGER]
+    assert len(found[OFFSETS]) == 4
+    assert {len(replicas) for topic_ in found.values() for replicas in topic_} == {3}
+    story.writes.clear()
+    story.see(n4=node(4))
+    assert made(story) == {}
+
+
+def test_the_count_in_zookeeper_holds_c12() -> None:
+    story = Reigning(Settings(offsets_partitions=4)).begin(topic(OFFSETS, (3, 1), (2, 3)), on=nodes(1, 2, 3))
+    assert made(story)[LEDGER] == ((3, 1), (2, 3))
+
+
+def test_internal_topics_that_could_not_be_made_are_made_later_c12() -> None:
+    story = Reigning(Settings(offsets_partitions=1))
+    story.hold = True
+    story.begin(on=nodes(1, 2, 3))
+    [write] = story.held
+    story.held.clear()
+    story.say(ev.WriteFailed(write.sequence, ev.Failure.VERSION))
+    story.say(ev.TopicsSeen((topic(OFFSETS, (1, 2, 3)),), complete=True))
+    story.say(ev.StatesRead({}, story.version))
+    story.hold = False
+    story.release()
+    assert list(made(story)) == [LEDGER, ELECTIONS]
+
+
+@pytest.fixture
+def story() -> Reigning:
+    return Reigning().begin(topic("t", (1, 2, 3), (2, 3, 1)), on=nodes(1, 2, 3, 4, 5))
+
+
+def test_partitions_that_are_added_get_a_state(story: Reigning) -> None:
+    story.see_topic(topic("t", (1, 2, 3), (2, 3, 1), (3, 4, 5), version=1))
+    assert story.led("t-2") == (3, 0, (3, 4, 5), ())
+    assert story.led("t-0") == (1, 0, (1, 2, 3), ())
+
+
+def test_a_unit_without_a_live_replica_waits_for_one_c11() -> None:
+    story = Reigning().begin(topic("t", (4, 1)), on=nodes(2))
+    assert story.states == {}
+    story.see(n1=node(1))
+    assert story.led("t-0") == (1, 0, (1,), ())
+
+
+def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: Reigning) -> None:
+    image = Image()
+    image.apply(story.told(story.poll(1)))
+    story.writes.clear()
+    story.say(ev.DeleteTopics(("t",)))
+    assert story.topics == {}
+    assert story.states == {}
+    [write] = story.writes
+    assert [type(each) for each in write.operations] == [ef.DropState, ef.DropState, ef.DropTopic]
+    changes = image.apply(story.told(story.poll(1, image.known)))
+    assert changes is not None
+    assert changes.deleted == {b"t".ljust(16, b"-"): "t"}
+
+
+def test_a_big_topic_goes_in_slices_a3() -> None:
+    story = Reigning().begin(topic("t", *[(1, 2)] * 230), on=nodes(1, 2))
+    story.writes.clear()
+    story.say(ev.DeleteTopics(("t",)))
+    assert [len(write.operations) for write in story.writes] == [100, 100, 31]
+    assert story.states == {}
+    assert story.topics == {}
+
+
+def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: Reigning) -> None:
+    story.see(gone=(3,))
+    story.say(ev.DeleteTopics(("t",)))
+    again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
+    story.see_topic(again)
+    story.see(n3=node(3, 203))
+    told = story.told(story.poll(3))
+    assert told.topics[0] == TopicView(b"t".ljust(16, b"-"), "t", deleted=True)
+    assert [(each.topic_id, each.deleted) for each in told.topics[1:]] == [(again.topic_id, False)]
+
+
+def test_a_deletion_outlives_the_controller_that_did_it_a3(story: Reigning) -> None:
+    story.say(ev.DeleteTopics(("t",)))
+    image = Image()
+    image.apply(story.told(story.poll(1)))
+    after = Reigning()
+    after.epoch, after.version = 2, story.version
+    after.begin(on=story.nodes, image=image)
+    assert [each.name for each in after.told(after.poll(2)).topics if each.deleted] == ["t"]
+
+
+def test_a_topic_that_was_read_before_its_deletion_is_not_there_a3(story: Reigning) -> None:
+    old = story.topics["t"]
+    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicsSeen((old,)))
+    assert story.states == {}
+
+
+def test_what_cannot_be_deleted_is_said_and_its_marker_goes_a3() -> None:
+    story = Reigning().begin(topic(OFFSETS, (1,)), topic(LEDGER, (1,)), on=nodes(1))
+    story.say(ev.DeleteTopics((OFFSETS, "nothing")))
+    assert len(story.states) == 2
+    assert story.others[-4:] == [
+        ef.Warn(f"topic {OFFSETS} is to be deleted: it is internal"),
+        ef.Remove(ef.Marker.DELETE, OFFSETS),
+        ef.Warn("topic nothing is to be deleted: there is none"),
+        ef.Remove(ef.Marker.DELETE, "nothing"),
+    ]
+
+
+def test_a_deletion_whose_write_failed_goes_on_a3(story: Reigning) -> None:
+    story.hold = True
+    story.say(ev.DeleteTopics(("t",)))
+    [write] = story.held
+    story.held.clear()
+    story.say(ev.WriteFailed(write.sequence, ev.Failure.LOST))
+    story.hold = False
+    story.say(ev.VersionRead(story.version))
+    assert story.states == {}
+    assert story.topics == {}
+
+
+def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) -> None:
+    image = Image()
+    image.apply(story.told(story.poll(1)))
+    story.topics.clear()
+    story.say(ev.TopicsSeen((), complete=True))
+    answer = story.told(story.poll(1, image.known))
+    assert answer.full
+    changes = image.apply(answer)
+    assert changes is not None
+    assert (changes.deleted, changes.unknown) == ({}, ["t"])
+
+
+def test_settings_are_told(story: Reigning) -> None:
+    known = story.told(story.poll(1))
+    story.see_topic(topic("t", (1, 2, 3), (2, 3, 1), retention_ms="5"))
+    image = Image()
+    image.apply(known)
+    changes = image.apply(story.told(story.poll(1, image.known)))
+    assert changes is not None
+    assert (changes.configs, changes.partitions) == (["t"], [])
+
+
+def assignment(story: Reigning, number: int = 0) -> Assignment:
+    return story.topics["t"].partitions[number]
+
+
+def test_other_replicas_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 5, 1)}))
+    assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}
+    assert assignment(story) == Assignment((4, 5, 1, 2, 3), (4, 5), (2, 3))
+    assert story.led("t-0") == (1, 0, (1, 2, 3), ())
+    story.ask(1, "t-0", (1, 2, 3, 4))
+    assert assignment(story).adding == (4, 5)
+    story.ask(1, "t-0", (1, 2, 3, 4, 5))
+    assert assignment(story) == Assignment((4, 5, 1))
+    assert story.led("t-0") == (1, 1, (4, 5, 1), ())
+    assert story.state("t-0").directories.keys() == {1, 4, 5}
+
+
+def test_the_leader_goes_into_the_target_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 5)}))
+    story.ask(1, "t-0", (1, 2, 3, 4, 5))
+    assert story.led("t-0") == (4, 1, (4, 5), ())
+    assert story.state("t-0").cause == "reassigned"
+    assert assignment(story) == Assignment((4, 5))
+
+
+def test_state_and_assignment_change_in_one_write_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 5)}))
+    story.ask(1, "t-0", (1, 2, 3, 4, 5))
+    assert [type(each) for each in story.writes[-1].operations] == [ef.PutTopic, ef.PutState]
+
+
+def test_cancelled_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.ask(1, "t-0", (1, 2, 3, 4)[:3])
+    assert assignment(story).adding == (4,)
+    story.say(ev.Reassign(901, {place("t-0"): None, place("t-1"): None}))
+    assert story.answers[901].results == {
+        place("t-0"): ErrorCode.NONE,
+        place("t-1"): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    }
+    assert assignment(story) == Assignment((2, 1, 3))
+    assert story.led("t-0")[:2] == (1, 1)
+
+
+def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.say(ev.Reassign(901, {place("t-0"): (5, 2)}))
+    assert assignment(story) == Assignment((5, 2, 1, 3), (5,), (1, 3))
+    story.ask(1, "t-0", (1, 2, 3, 5))
+    assert story.led("t-0") == (5, 2, (5, 2), ())
+
+
+def test_it_goes_on_under_another_controller_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on=story.nodes)
+    after.ask(1, "t-0", (1, 2, 3, 4))
+    assert assignment(after) == Assignment((4, 2))
+    assert after.led("t-0")[0] == 4
+
+
+@pytest.mark.parametrize("target", [(), (1, 1), (1, 9)], ids=["nobody", "twice", "not there"])
+def test_replicas_that_cannot_be_a8(story: Reigning, target: tuple[int, ...]) -> None:
+    story.say(ev.Reassign(900, {place("t-0"): target}))
+    assert story.answers[900].results == {place("t-0"): ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+
+
+def test_more_replicas_and_fewer_a8() -> None:
+    story = Reigning().begin(topic("t", (1,)), on=nodes(1, 2, 3))
+    story.say(ev.Reassign(900, {place("t-0"): (1, 2, 3)}))
+    story.ask(1, "t-0", (1, 2, 3))
+    assert assignment(story) == Assignment((1, 2, 3))
+    story.say(ev.Reassign(901, {place("t-0"): (2,)}))
+    assert story.led("t-0")[0] == 2
+    assert story.led("t-0")[2:] == ((2,), ())
+    assert assignment(story) == Assignment((2,))
+
+
+def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a8(story: Reigning) -> None:
+    story.say(ev.Reassign(None, {place("t-0"): (4, 2), place("u-0"): (1,)}))
+    assert story.others.count(ef.Remove(ef.Marker.REASSIGN)) == 1
+    assert assignment(story).adding == (4,)
+    assert any(isinstance(each, ef.Warn) and "u-0" in each.text for each in story.others)
+
+
+def test_a_shard_s_two_topics_change_together_a8() -> None:
+    pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
+    story = Reigning().begin(*pair, on=nodes(1, 2, 3))
+    story.say(ev.Reassign(900, {place(f"{OFFSETS}-0"): (3, 2)}))
+    story.ask(1, f"{OFFSETS}-0", (1, 2, 3))
+    assert [each.partitions for each in story.topics.values()] == [(Assignment((3, 2)),)] * 2
+    assert story.led(f"{OFFSETS}-0") == story.led(f"{LEDGER}-0") == (3, 1, (3, 2), ())
+    assert all(isinstance(each, Topic) and each.version == 2 for each in story.topics.values())
+
+
+def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) -> None:
+    """Somebody else writes the topic's znode while a reassignment does: one of the two loses, and looks again."""
+    story.hold = True
+    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.topics["t"] = grown = topic("t", (1, 2, 3), (2, 3, 1), (5, 4), version=1)
+    assert ef.ReadStates() in story.release()
+    story.hold = False
+    story.say(ev.TopicsSeen((grown,), complete=True))
+    story.say(ev.StatesRead(dict(story.states), story.version))
+    assert [each.replicas for each in story.topics["t"].partitions] == [(4, 2, 1, 3), (2, 3, 1), (5, 4)]
+    assert story.led("t-2") == (5, 0, (5, 4), ())
+    assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}

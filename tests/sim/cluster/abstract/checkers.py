@@ -1,0 +1,114 @@
+"""What has to hold, after each step: numbers are those of the spec's checkers."""
+
+from typing import Any
+
+from tests.sim.cluster.logs import Entry
+
+
+class Violation(AssertionError):
+    """A rule is broken."""
+
+
+class Check:
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.acked: dict[int, tuple[int, object]] = {}
+        self.committed: list[Entry] = []
+        self.appended_by: dict[int, tuple[int, int]] = {}
+        self.shown: dict[tuple[int, int, int], int] = {}
+
+    def fail(self, rule: str, what: str) -> None:
+        raise Violation(f"{rule}: {what}")
+
+    def leads(self, node: Any) -> None:
+        """1 and 4: a later leader has all that was acknowledged, or shown as committed."""
+        log = node.log
+        epoch = node.leader.epoch
+        for offset, (acked_in, value) in self.acked.items():
+            if acked_in < epoch and (offset >= log.end or log.records[offset] != Entry(acked_in, value)):
+                self.fail("1 acked never lost", f"{offset} is not with node {node.id}, the leader of epoch {epoch}")
+        if log.records[: len(self.committed)] != self.committed:
+            self.fail("4 committed", f"node {node.id} leads epoch {epoch} without all of {len(self.committed)} records")
+
+    def appended(self, node: Any, epoch: int) -> None:
+        """2."""
+        if self.appended_by.setdefault(epoch, (node.id, node.life)) != (node.id, node.life):
+            self.fail("2 one leader", f"node {node.id} appends in epoch {epoch}, as {self.appended_by[epoch]} did")
+
+    def acknowledged(self, offset: int, epoch: int, value: object) -> None:
+        self.acked[offset] = (epoch, value)
+        if self.world.nodes[self.appended_by[epoch][0]].log.records[offset] != Entry(epoch, value):
+            self.fail("1 acked never lost", f"{offset} is not what was acknowledged")
+
+    def cuts(self, node: Any, to: int) -> None:
+        if to < node.follower.high_watermark:
+            self.fail("F6", f"node {node.id} cuts to {to}, below its high watermark")
+
+    def stopped(self, node: Any, reason: str) -> None:
+        self.fail("F6", f"node {node.id}: {reason}")
+
+    def step(self) -> None:
+        world = self.world
+        state = world.controller.state
+        for node in world.nodes.values():
+            leader = node.leader
+            if leader is not None:
+                self._watermark(node, leader)
+        answering = [node.id for node in world.nodes.values() if node.answers()]
+        if len(answering) > 1:
+            self.fail("9 one coordinator", f"nodes {answering} both answer")
+        for replica in (*state.isr, *state.elr):
+            node = world.nodes[replica]
+            if node.directory == state.directories[replica] and node.log.kept_end < len(self.committed):
+                self.fail(
+                    "6 who may lead", f"node {replica} has {node.log.kept_end} of {len(self.committed)} committed"
+                )
+        if set(state.isr) & set(state.elr):
+            self.fail("6 who may lead", f"{state.isr} and {state.elr} have somebody in common")
+        leader = world.nodes[state.leader].leader if state.leader >= 0 else None
+        if leader is not None and leader.epoch == state.leader_epoch and not set(state.isr) <= set(leader.largest_isr):
+            self.fail("6 who may lead", f"{state.isr} is in sync, node {state.leader} counts {leader.largest_isr}")
+
+    def _watermark(self, node: Any, leader: Any) -> None:
+        key = (node.id, node.life, leader.epoch)
+        before, now = self.shown.get(key, 0), leader.high_watermark
+        if now < before:
+            self.fail("4 watermark", f"node {node.id} went back from {before} to {now}")
+        if now == before:
+            return
+        self.shown[key] = now
+        if now > node.log.kept_end:
+            self.fail("5 below ends", f"node {node.id} shows {now}, and has kept {node.log.kept_end}")
+        ours = node.log.records[:now]
+        common = min(now, len(self.committed))
+        if ours[common - 1 : common] != self.committed[common - 1 : common]:
+            self.fail("4 committed", f"node {node.id} contradicts what was committed at {common - 1}")
+        if now > len(self.committed):
+            self.committed = ours
+            self._below_ends(node, leader, now)
+
+    def _below_ends(self, node: Any, leader: Any, now: int) -> None:
+        """5, for what had not been committed before: all in sync have kept it, and these are enough."""
+        world = self.world
+        state = world.controller.state
+        if state.leader_epoch == leader.epoch:
+            for replica in state.isr:
+                other = world.nodes[replica]
+                if other.directory == state.directories[replica] and other.log.kept_end < now:
+                    self.fail("5 below ends", f"{now} is committed, and node {replica} has kept {other.log.kept_end}")
+        copies = [other.id for other in world.nodes.values() if other.log.kept_end >= now]
+        if len(copies) + world.disks_gone_now < world.min_isr:
+            self.fail("5 below min", f"{now} is committed, and kept by {copies} only")
+
+    def logs(self) -> None:
+        """3: where two logs have the same epoch at an offset, all before is the same."""
+        nodes = list(self.world.nodes.values())
+        for i, one in enumerate(nodes):
+            for other in nodes[i + 1 :]:
+                mine, theirs = one.log.records, other.log.records
+                same = next(
+                    (at for at in range(min(len(mine), len(theirs)) - 1, -1, -1) if mine[at].epoch == theirs[at].epoch),
+                    -1,
+                )
+                if mine[: same + 1] != theirs[: same + 1]:
+                    self.fail("3 log matching", f"nodes {one.id} and {other.id} differ at or before {same}")

@@ -43,11 +43,24 @@ OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
 class Leader:
     """This node leads a unit in one leader epoch. `over` once it has seen a later one (L9).
 
-    in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half has moved since
-    somebody set it to False; wishes: `wants` may have something to say.
+    seen_epoch: the highest leader epoch that it was shown: the node leads the unit again only by an image of that one,
+    or of a later one. in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half
+    has moved since somebody set it to False; wishes: `wants` may have something to say.
     """
 
-    __slots__ = ("epoch", "halves", "in_sync", "lag_time_ms", "me", "moved", "over", "replicas", "unit", "wishes")
+    __slots__ = (
+        "epoch",
+        "halves",
+        "in_sync",
+        "lag_time_ms",
+        "me",
+        "moved",
+        "over",
+        "replicas",
+        "seen_epoch",
+        "unit",
+        "wishes",
+    )
 
     def __init__(
         self,
@@ -69,6 +82,7 @@ class Leader:
         self.halves = tuple(halves)
         self.lag_time_ms = lag_time_ms
         self.over = False
+        self.seen_epoch = self.epoch
         self.moved = False
         self.wishes = False
         self.in_sync = InSync(state.isr, state.partition_epoch, min_isr)
@@ -101,7 +115,11 @@ class Leader:
 
     def appended(self, half: int, end: int) -> None:
         """The log ends there now; where the topic does not flush record by record, `kept` follows at once."""
-        self.halves[half].end = end
+        log = self.halves[half]
+        for seen in log.seen.values():
+            if seen.end >= log.end:
+                seen.rests()
+        log.end = end
 
     def kept(self, half: int, kept: int, now_ms: int) -> bool:
         """The log is flushed up to there. Whether the high watermark moved."""
@@ -132,10 +150,11 @@ class Leader:
 
     def shown(self, epoch: int) -> bool:
         """L9: somebody on the door between nodes names this leader epoch. Whether that ends this leader."""
-        if epoch > self.epoch and not self.over:
-            self.over = True
-            return True
-        return False
+        if epoch <= self.epoch:
+            return False
+        ends, self.over = not self.over, True
+        self.seen_epoch = max(self.seen_epoch, epoch)
+        return ends
 
     def fetched(
         self,
@@ -156,10 +175,11 @@ class Leader:
         batch before `offset`; start: of its log. end_for_epoch: (epoch, end offset) of the largest epoch of our log
         that is not above the one given, (-1, -1) if unknown.
         """
-        if self.over:
-            return NOT_LEADING
-        if epoch != self.epoch:
+        if epoch != self.epoch or self.over:
+            ended = self.over
             self.shown(epoch)
+            if ended:
+                return NOT_LEADING
             return FENCED if epoch < self.epoch else UNKNOWN_EPOCH
         log = self.halves[half]
         seen = log.seen.get(peer.id)

@@ -59,6 +59,11 @@ class Reported:
         self.base_ms = self.proved_ms()
         self.session = -1
 
+    def rests(self) -> None:
+        """It has all there is, and more comes now: its session's latest request was a fetch at the end."""
+        if self.session == self.peer.session:
+            self.caught_up_ms = self.fetched_ms = self.peer.heard_ms
+
     def caught_up(self, end: int) -> int:
         """The last moment at which it had all there was. A session names what changed only: where nothing has, each
         of its requests is a fetch of this log, too."""

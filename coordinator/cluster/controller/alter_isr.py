@@ -12,7 +12,8 @@ def check(item: IsrItem, sender: int, state: State, now: Standing, live: Mapping
     """The first rule that speaks against it; NONE if none does, also where it is so already.
 
     live: the nodes that are, whatever the unit: a replica with a new disk is not live for the unit (C3) before it has
-    joined, so that cannot be asked of it here. Who shuts down may not join; one that is in sync still does not keep the
+    joined, so that cannot be asked of it here. The same set is answered as done; of the present partition epoch it is
+    written anew (tasks.asks.settles). Who shuts down may not join; one that is in sync still does not keep the
     leader from asking for others, or nobody could join while a drained node waits to be let go.
     """
     if item.leader_epoch > state.leader_epoch or item.partition_epoch > state.partition_epoch:

@@ -329,7 +329,7 @@ class Replicas:
     def _stirred(self, leader: Leader) -> None:
         if leader.over:
             if self.leaders.get(leader.unit) is leader:
-                self._hosting.shown(leader.unit, leader.epoch + 1)
+                self._hosting.shown(leader.unit, leader.seen_epoch)
                 self._stop_leading(leader.unit)
             return
         if leader.moved:

@@ -236,3 +236,17 @@ def test_a_replica_that_is_assigned_no_more_is_not_asked_for() -> None:
     replicas = (cluster.peers[1], cluster.peers[2])
     cluster.leader.learn(State(1, EPOCH, (1, 2), partition_epoch=4), replicas, 2, 0)
     assert cluster.leader.wants(0) is None
+
+
+def test_l5_after_a_long_rest_nobody_is_behind_because_something_is_written() -> None:
+    """All the while its session's requests were fetches of this log, though they did not name it."""
+    cluster = Cluster(isr=(1, 2))
+    cluster.fetch(2, 0)
+    for now_ms in range(0, 10 * LAG_MS, 500):
+        cluster.peers[2].asks(now_ms, anew=False)
+    cluster.write(5, 10 * LAG_MS)
+    cluster.leader.look(10 * LAG_MS)
+    assert not cluster.leader.wishes
+    cluster.peers[2].asks(10 * LAG_MS + 500, anew=False)
+    cluster.leader.look(11 * LAG_MS)
+    assert cluster.leader.wishes

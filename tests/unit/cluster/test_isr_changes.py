@@ -72,6 +72,18 @@ def test_what_speaks_against_it_in_this_order_c8(
     assert story.state("t-0") == before
 
 
+def test_who_asks_for_the_present_set_as_it_is_gets_another_partition_epoch_c8(story: Reigning) -> None:
+    """A leader that was not answered asks so, to know that what it asked before will not be done any more."""
+    before = story.state("t-0")
+    answer = story.result(story.ask(1, "t-0", (1, 2)))
+    assert answer.error is ErrorCode.NONE
+    assert answer.state is not None
+    assert answer.state.partition_epoch == before.partition_epoch + 1
+    late = story.ask(1, "t-0", (1, 2, 3), partition_epoch=before.partition_epoch)
+    assert story.result(late).error is ErrorCode.INVALID_UPDATE_VERSION
+    assert story.led("t-0") == (1, 0, (1, 2), ())
+
+
 def test_only_replicas_and_only_by_the_leader_c8(story: Reigning) -> None:
     story.see(n4=node(4))
     assert story.result(story.ask(1, "t-0", (1, 2, 4))).error is ErrorCode.INVALID_REQUEST

@@ -244,6 +244,14 @@ def test_l9_who_is_shown_a_later_epoch_leads_no_more() -> None:
     assert cluster.leader.wants(0) is None
 
 
+def test_l9_it_remembers_the_highest_epoch_that_it_was_shown() -> None:
+    cluster = Cluster()
+    cluster.leader.shown(EPOCH + 1)
+    assert cluster.fetch(2, 0, epoch=EPOCH + 5) == Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    cluster.leader.shown(EPOCH + 3)
+    assert cluster.leader.seen_epoch == EPOCH + 5
+
+
 def test_l9_an_earlier_epoch_or_its_own_ends_nobody() -> None:
     cluster = Cluster()
     assert not cluster.leader.shown(EPOCH)

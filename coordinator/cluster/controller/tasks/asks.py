@@ -18,6 +18,12 @@ SHARE = MOST_STATES // 2
 """Of a write: leaders that ask do not keep those who have none waiting."""
 
 
+def settles(item: IsrItem, sender: int, state: State) -> bool:
+    """Whether a leader that asks for what is so already does so to end a doubt. A question of its that was not answered
+    may be on its way still, and be done after a later one was refused; in another partition epoch it is void."""
+    return sender == state.leader and item.partition_epoch == state.partition_epoch
+
+
 @dataclass(slots=True)
 class Ask:
     request: AlterIsr
@@ -81,7 +87,7 @@ class Asks:
             self._result(ask, index, code)
             return
         wanted = altered(item, state, standing)
-        if set(wanted.isr) == set(state.isr):
+        if set(wanted.isr) == set(state.isr) and not settles(item, ask.request.node, state):
             self._result(ask, index, ErrorCode.NONE, state)
             return
         draft.put(unit, state, wanted, book.second.get(unit, NO_EPOCH))

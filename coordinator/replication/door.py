@@ -159,7 +159,9 @@ class Handlers:
     ) -> None:
         self._desk = desk
         self._cluster_id = cluster_id
-        self._sessions = sessions or Sessions(SESSIONS, EVICT_MS, partial(SystemRandom().randint, 1, 2**31 - 1))
+        if sessions is None:
+            sessions = Sessions(SESSIONS, EVICT_MS, partial(SystemRandom().randint, 1, 2**31 - 1))
+        self._sessions = sessions
         self._now_s = now_s
 
     async def fetch(self, request: Any, call: KafkaCall) -> Any:

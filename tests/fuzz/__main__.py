@@ -19,8 +19,10 @@ def main() -> None:
             f"(it has wheels for some versions of Python only; this is {sys.version.split()[0]}). "
             "'pytest tests/fuzz' runs the same targets without it."
         )
-    with atheris.instrument_imports(include=["muster.coordinator.kafka", "muster.coordinator.core", "storage"]):
+    ours = ["muster.coordinator.kafka", "muster.coordinator.core", "muster.coordinator.replication", "storage"]
+    with atheris.instrument_imports(include=ours):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
+        targets = targets | importlib.import_module("tests.fuzz.between").TARGETS
         emitting = importlib.import_module("muster.coordinator.kafka.codec.emitting")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function

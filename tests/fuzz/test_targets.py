@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.between import between
 from tests.fuzz.targets import codec, connection, judged
 
 
@@ -22,3 +23,9 @@ def test_any_conversation_keeps_the_promises(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_any_conversation_of_who_may_not_do_all_keeps_the_promises(data: bytes) -> None:
     judged(data)
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300))
+def test_any_conversation_between_nodes_keeps_the_promises(data: bytes) -> None:
+    between(data)

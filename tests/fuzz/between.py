@@ -1,0 +1,246 @@
+"""What is promised for any bytes at the door between nodes."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from structlog.testing import capture_logs
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult, ShutdownAnswered
+from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.facts import State, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, Known, NodeView, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.apis import API_VERSIONS
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka.connections.frames import SHORTEST
+from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.replication.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
+from muster.coordinator.replication.door import Handlers, NodeConnection
+from muster.coordinator.replication.sessions import Sessions
+from muster.coordinator.replication.words import Diverging, EpochAsked, EpochEnd, FetchAsked, Found, NodeName
+from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
+from tests.support.kafka.messages import random_message
+
+CLUSTER: Final = "c"
+LIMITS: Final = ConnectionLimits(
+    max_frame=1 << 16, max_in_flight=5, max_in_flight_bytes=1 << 14, max_unsent_bytes=1 << 16, max_idle_ms=60_000
+)
+BY_KEY: Final = {api.key: api for api in NODE_APIS}
+SLOTS: Final = 2
+
+
+class DrawnDesk:
+    """Answers whatever it draws, at once or a few turns later."""
+
+    def __init__(self) -> None:
+        self._rng = random.Random(0)
+        self.asked = 0
+
+    async def _turns(self) -> random.Random:
+        self.asked += 1
+        for _ in range(self._rng.randrange(3)):
+            await asyncio.sleep(0)
+        return self._rng
+
+    async def fetch(self, asked: FetchAsked) -> list[Found]:
+        rng = await self._turns()
+        parts = [part for part in asked.opened.session.parts.values() if rng.random() < 0.7]
+        found = [
+            Found(part, rng.choice([0, 0, 6]), rng.randrange(9), 0, rng.randbytes(rng.choice([0, 9]))) for part in parts
+        ]
+        for each in found[:1]:
+            each.diverging_epoch = Diverging(3, 4)
+        return found
+
+    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+        await self._turns()
+        return [EpochEnd(one.topic, one.partition, ErrorCode.NONE, one.epoch, 5) for one in asked]
+
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+        await self._turns()
+        state = State(1, 2, (1, 2), partition_epoch=3)
+        return IsrAltered(
+            ErrorCode.NONE, tuple(IsrResult(one.topic_id, one.partition, ErrorCode.NONE, state) for one in items)
+        )
+
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+        await self._turns()
+        return ShutdownAnswered(ErrorCode.NONE, (TopicPartition("a", 1),))
+
+    async def cluster_state(
+        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+    ) -> ClusterState:
+        await self._turns()
+        views = {each.partition: PartitionView(1, 2, 3, (1,), (), (1,)) for each in offline}
+        return ClusterState(nodes=(NodeView(node.id, node.epoch),), topics=(TopicView(bytes(16), "a", {}, views),))
+
+
+class Talk:
+    """Another node's connection. Promised: no bug shows, not even as a line of the log; never is more kept than the
+    limits say; each answer is that of its request, in its order; nobody of another cluster is heard; after the end
+    nothing is under way any more."""
+
+    def __init__(self) -> None:
+        self._desk = DrawnDesk()
+        self._wire = Wire()
+        self._arrived = bytearray()
+        self._waiting = bytearray()
+        self.sessions = Sessions(SLOTS, 0, iter(range(1, 1 << 20)).__next__)
+        dispatch = Dispatch((Handlers(self._desk, CLUSTER, self.sessions),), apis=NODE_APIS)
+        self._connection = NodeConnection(CLUSTER, dispatch, LIMITS, lambda one: True, lambda one: None)
+        self._wire.protocol = self._connection
+        self._connection.connection_made(self._wire)  # type: ignore[arg-type]
+
+    def send(self, data: bytes) -> None:
+        """Bytes reach the node while it reads."""
+        self._waiting += data
+        if self._wire.closed or not self._wire.reading or not self._waiting:
+            return
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        self._arrived += data
+        self._connection.data_received(data)
+        assert self._connection.in_flight <= LIMITS.max_in_flight + len(list(frames(data))) + 1
+        assert self._connection.in_flight_bytes <= LIMITS.max_in_flight_bytes + LIMITS.max_frame + len(data)
+        assert len(self.sessions) <= SLOTS
+
+    async def end(self) -> None:
+        self.send(b"")
+        await quiet()
+        self._wire.close()
+        await quiet()
+        assert all(self.answers())
+        assert self._desk.asked <= sum(map(is_ours, frames(bytes(self._arrived)))), "somebody else was heard"
+        assert not [session for session in self.sessions._of.values() if session.busy]
+
+    def answers(self) -> Iterator[Any]:
+        """All that came, decoded. Fails where one is not that of the next request."""
+        asked = frames(bytes(self._arrived))
+        for answer in frames(bytes(self._wire.sent)):
+            request = next(asked)
+            key, version = int.from_bytes(request[:2], "big"), int.from_bytes(request[2:4], "big")
+            assert answer[:4] == request[4:8]
+            yield decoded(key, version, answer)
+
+
+def decoded(key: int, version: int, answer: bytes) -> Any:
+    api = BY_KEY[key]
+    if not api.serves(version):
+        assert key == API_VERSIONS
+        version = 0
+    tagged = is_flexible(f"{api.name}Response", version) and key != API_VERSIONS
+    return decode_frame(f"{api.name}Response", version, answer, 4 + tagged)
+
+
+def is_ours(request: bytes) -> bool:
+    """Whether it names this cluster: in itself, or in its header."""
+    if len(request) < SHORTEST:
+        return False
+    api, version = BY_KEY.get(int.from_bytes(request[:2], "big", signed=True)), int.from_bytes(request[2:4], "big")
+    if api is None or api.key == API_VERSIONS or not api.serves(version):
+        return False
+    try:
+        header, begin = decode("RequestHeader", 2, request)
+        if api.key not in NAME_THE_CLUSTER:
+            return cluster_of(header.client_id or "") == CLUSTER
+        return bool(decode(f"{api.name}Request", version, request, begin)[0].cluster_id == CLUSTER)
+    except MalformedFrame:
+        return False
+
+
+async def quiet() -> None:
+    """Until the node has done what it can: the desk takes two turns, a connection a few for each of its requests."""
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+def between(data: bytes) -> None:
+    """Whatever another node, or somebody who is none, sends in whatever pieces; see `Talk`."""
+    asyncio.run(converse(Bytes(data)))
+
+
+async def converse(given: Bytes) -> None:
+    with capture_logs() as logged:
+        talk = Talk()
+        if given.number() % 8:
+            talk.send(framed("ApiVersions", 3, greeting(), client_id_of(CLUSTER, 2)))
+            await quiet()
+        for step in steps(given):
+            if step is None:
+                await quiet()
+            else:
+                step(talk)
+        await talk.end()
+    failed = [line for line in logged if line["log_level"] == "error"]
+    assert not failed, failed
+
+
+def greeting() -> Any:
+    return struct("ApiVersionsRequest")(client_software_name="a", client_software_version="1")
+
+
+def framed(name: str, version: int, message: object, client_id: str | None) -> bytes:
+    flexible = is_flexible(f"{name}Request", version)
+    header = struct("RequestHeader")(
+        request_api_key=KEY_OF[name], request_api_version=version, correlation_id=7, client_id=client_id
+    )
+    head = encode("RequestHeader", 1 + flexible, header)
+    body = b"".join([*head, *encode(f"{name}Request", version, message)])
+    return len(body).to_bytes(4, "big") + body
+
+
+Step = Callable[[Talk], None]
+
+
+def steps(given: Bytes) -> Iterator[Step | None]:
+    while given:
+        match given.number() % 16:
+            case 13 | 14 | 15:
+                yield None
+            case 0:
+                yield sending(given.piece(given.number()))
+            case 1:
+                yield asking(given, tampered)
+            case 2:
+                yield asking(given, cut)
+            case _:
+                yield asking(given, lambda data, where, value: data)
+
+
+def sending(data: bytes) -> Step:
+    return lambda talk: talk.send(data)
+
+
+def asking(given: Bytes, change: Callable[[bytes, int, int], bytes]) -> Step:
+    """A request in perfect form, mostly of this cluster and of a session that there may be, and what becomes of it."""
+    api = NODE_APIS[given.number() % len(NODE_APIS)]
+    version = api.first + given.number() % (api.last - api.first + 1)
+    seed, how, where = given.number(2), given.number(), given.number(2)
+
+    def step(talk: Talk) -> None:
+        message = random_message(messages()[f"{api.name}Request"], version, random.Random(seed))
+        if how % 64 and hasattr(message, "cluster_id"):
+            message.cluster_id = CLUSTER
+        if how % 64 and api.name == "Fetch":
+            sensible(message, talk.sessions, seed)
+        if how % 64 and api.name == "OffsetForLeaderEpoch":
+            message.replica_id = 2
+        data = framed(api.name, version, message, client_id_of(CLUSTER, 2) if how % 64 else "consumer")
+        talk.send(change(data, where % len(data), how))
+
+    return step
+
+
+def sensible(message: Any, sessions: Sessions, seed: int) -> None:
+    """A fetch of a node, which goes on with its session where it has one."""
+    node = seed % 2
+    message.replica_state = struct("FetchRequest.replica_state")(replica_id=node, replica_epoch=1)
+    known = sessions._of.get(node)
+    message.session_id, message.session_epoch = (known.id, known.epoch + 1) if known and seed % 5 else (0, 0)
+
+
+TARGETS: Final = {"between": between}

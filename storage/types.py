@@ -37,7 +37,7 @@ class AbortedTransaction(NamedTuple):
 class Fetched(NamedTuple):
     """Whole and perhaps a last partial batch as they lie in the log, and how far the log goes."""
 
-    records: bytes
+    records: bytes | memoryview
     high_watermark: int
     log_start_offset: int
     last_stable_offset: int = -1

@@ -156,12 +156,17 @@ class Peer:
 class KafkaCall:
     """What a handler may know of a request besides its message."""
 
-    __slots__ = ("api_version", "client_id", "peer")
+    __slots__ = ("api_version", "begun", "client_id", "peer")
 
     def __init__(self, api_version: int, client_id: str | None, peer: Peer) -> None:
         self.api_version = api_version
         self.client_id = client_id or ""
         self.peer = peer
+        self.begun: Any = None
+        """What a `..._now` has done of a request before it left it to the long way, for that one to go on with.
+
+        Only where the API `parks`: all requests of this form on this connection have one and the same call.
+        """
 
     @property
     def peer_host(self) -> str:

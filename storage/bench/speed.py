@@ -118,7 +118,7 @@ def fetch(name: str, home: str, rounds: int) -> Iterator[Case]:
             yield rate_case(f"{name} {label}", ours, "pread and send", theirs, "MB/s CPU", 0.8)
 
 
-def _to_socket(read: Callable[[Callable[[bytes], object]], int]) -> float:
+def _to_socket(read: Callable[[Callable[[bytes | memoryview], object]], int]) -> float:
     ours, theirs = socket.socketpair()
     sink = threading.Thread(target=_drain, args=(theirs,), daemon=True)
     sink.start()
@@ -138,7 +138,7 @@ def _drain(end: socket.socket) -> None:
         pass
 
 
-def _plain_reads(log: Log, most: int, send: Callable[[bytes], object]) -> int:
+def _plain_reads(log: Log, most: int, send: Callable[[bytes | memoryview], object]) -> int:
     fd = os.open(log.segments[0].path(), os.O_RDONLY)
     at = 0
     try:
@@ -150,7 +150,7 @@ def _plain_reads(log: Log, most: int, send: Callable[[bytes], object]) -> int:
     return at
 
 
-def _fetches(log: Log, chunk: int, step: int, send: Callable[[bytes], object]) -> int:
+def _fetches(log: Log, chunk: int, step: int, send: Callable[[bytes | memoryview], object]) -> int:
     sent = 0
     for offset in range(0, log.end_offset, step):
         data = log.fetch(offset, chunk).records

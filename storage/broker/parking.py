@@ -49,11 +49,13 @@ class Parking:
     def parked(self) -> int:
         return self._count
 
-    def turns(self, count: int) -> Iterator[int]:
+    def turns(self, count: int) -> Sequence[int]:
         """The places 0 to count-1, beginning one further each time, so that nobody is always first."""
         self._turn += 1
-        first = self._turn % count if count else 0
-        return (place % count for place in range(first, first + count))
+        if count <= 1:
+            return range(count)
+        first = self._turn % count
+        return [*range(first, count), *range(first)]
 
     @contextmanager
     def place(self, partitions: Sequence[TopicPartition]) -> Iterator[Place]:

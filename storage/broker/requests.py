@@ -7,13 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.parking import Parking
+from muster.storage.broker.reads import TURN_BYTES, Bounds, Place, Reading, Turn
 from muster.storage.broker.topic_requests import TopicRequests
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
@@ -24,8 +24,8 @@ Item = TypeVar("Item")
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""
 
-Place: TypeAlias = tuple[str, int, int, int]
-"""Topic, partition, the offset to read from, and at most how many bytes (0: no limit of its own)."""
+Found: TypeAlias = list[Fetched | StorageError]
+"""The answers of a fetch in the order of its places."""
 
 SWEEP_S = 1.0
 """How often produces are looked for that have waited too long for their flush."""
@@ -35,9 +35,6 @@ FULL_HOUSE_S = 0.1
 
 READERS = 2
 """Threads for reads that may wait for the disk or check what they find."""
-
-AT_ONCE_BYTES = 8 << 20
-"""A fetch that finds more than this is read in a thread, however near it is: to copy it takes its time."""
 
 ACKS_NONE = 0
 _KNOWN_ACKS = (-1, ACKS_NONE, 1)
@@ -59,6 +56,7 @@ class LogRequests:
         self.topics = TopicRequests(broker, self.parking.wake_all)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
+        self._turn = Turn()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     async def close(self) -> None:
@@ -129,23 +127,40 @@ class LogRequests:
     # -- fetch --------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, places: Sequence[Place], *, max_wait_ms: int, min_bytes: int, max_bytes: int, committed: bool
-    ) -> list[Fetched | StorageError]:
-        """Read all the places; with fewer than `min_bytes` found, wait for more up to `max_wait_ms`.
+        self, places: Sequence[Place], bounds: Bounds, max_wait_ms: int, begun: Reading | None = None
+    ) -> Found:
+        """Read all the places; with less than is asked for, wait for more up to `max_wait_ms`.
 
-        A refusal is answered at once: it is news as good as records. `max_bytes` 0 asks for what the node allows.
+        A refusal is answered at once: it is news as good as records.
+        `begun` is what `begin_fetch` has come to for the same request, just now.
         """
-        results, enough = await self._read(places, min_bytes, max_bytes, committed)
-        if enough or max_wait_ms <= 0 or not places:
-            return results
-        return await self.wait(
-            places, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
-        )
+        reading = begun if begun is not None and begun.answers(places, bounds) else self.begin_fetch(places, bounds)
+        await self._read_on(reading)
+        if reading.enough or max_wait_ms <= 0 or not places:
+            return reading.results
+        return await self._wait(places, bounds, max_wait_ms)
 
-    async def wait(
-        self, places: Sequence[Place], *, max_wait_ms: int, min_bytes: int, max_bytes: int, committed: bool
-    ) -> list[Fetched | StorageError]:
-        """As `fetch`, when a `read` has just found too little."""
+    def begin_fetch(self, places: Sequence[Place], bounds: Bounds) -> Reading:
+        """Read what can be read at once, on the event loop. Unless that is `done`, and `enough`, `fetch` goes on."""
+        reading = Reading(self.broker, self.parking.turns(len(places)), places, bounds)
+        self._read_some(reading)
+        return reading
+
+    def _read_some(self, reading: Reading) -> None:
+        turn = self._turn
+        turn.spend(reading.go_on(TURN_BYTES - turn.spent))
+
+    async def _read_on(self, reading: Reading) -> None:
+        """To its end."""
+        while not reading.done:
+            if reading.waits:
+                await asyncio.get_running_loop().run_in_executor(self._readers, reading.go_on)
+            else:
+                await asyncio.sleep(0)
+                self._read_some(reading)
+
+    async def _wait(self, places: Sequence[Place], bounds: Bounds, max_wait_ms: int) -> Found:
+        """As `fetch`, when too little has just been found."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_ms / 1000
         partitions: list[TopicPartition] = [place[:2] for place in places]
@@ -155,54 +170,10 @@ class LogRequests:
                 await parked.woken(min(deadline - loop.time(), FULL_HOUSE_S))
             while True:
                 parked.clear()
-                results, enough = await self._read(places, min_bytes, max_bytes, committed)
-                if enough or not parked.granted or not await parked.woken(deadline - loop.time()):
-                    return results
-
-    async def _read(
-        self, places: Sequence[Place], min_bytes: int, max_bytes: int, committed: bool
-    ) -> tuple[list[Fetched | StorageError], bool]:
-        """`read`, in a thread if it takes its time."""
-        found = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed, hurry=True)
-        if found is None:
-            read = partial(self.read, places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
-            found = await asyncio.get_running_loop().run_in_executor(self._readers, read)
-            assert found is not None, "a read that may take its time comes to its end"
-        return found
-
-    def read(
-        self, places: Sequence[Place], *, min_bytes: int, max_bytes: int, committed: bool, hurry: bool = False
-    ) -> tuple[list[Fetched | StorageError], bool] | None:
-        """What can be read now, and whether it is time to answer. From any thread.
-
-        In a `hurry`, as the event loop always is, None where the disk may have to be waited for or much be copied.
-
-        Each partition gets an equal share of what is left, and what one leaves the next may have. The first partition
-        with records yields a whole batch even if it is larger than the budget.
-        """
-        allowed = self.broker.settings.fetch_max_bytes
-        budget = min(max_bytes or allowed, allowed)
-        count = len(places)
-        results: list[Fetched | StorageError] = [_NOTHING] * count
-        total, failed = 0, False
-        for done, turn in enumerate(self.parking.turns(count)):
-            topic, partition, offset, most = places[turn]
-            share = max(0, budget - total) // (count - done)
-            limit = min(share, most) if most > 0 else share
-            try:
-                log = self.broker.log(topic, partition)
-                if hurry and (total > AT_ONCE_BYTES or not log.near.holds(offset)):
-                    return None
-                found = log.fetch(offset, limit, min_one=total == 0, committed=committed)
-                results[turn] = found
-                total += len(found.records)
-            except StorageError as error:
-                failed = True
-                results[turn] = error
-        return results, failed or total >= min_bytes
-
-
-_NOTHING = Fetched(b"", -1, -1)
+                reading = self.begin_fetch(places, bounds)
+                await self._read_on(reading)
+                if reading.enough or not parked.granted or not await parked.woken(deadline - loop.time()):
+                    return reading.results
 
 
 def portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -13,6 +13,8 @@ import stat
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from muster.storage.disk.reserve import SMALLEST, give_back, reserve
 
 Buffer = bytes | bytearray | memoryview
@@ -20,9 +22,18 @@ Buffer = bytes | bytearray | memoryview
 # The kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
 
+# The flag by which Linux reads what it holds in memory and nothing else; 0 where there is none.
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+# How a file system, a kernel or a sandbox says that it does not know the flag.
+_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EPERM})
+
 # Records are nobody's business but the node's: whatever the umask, neither group nor others may read them.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
+
+
+class NotAtHand(Exception):
+    """What is to be read is not known to lie in memory, or is too much to be read at once: that is for a thread."""
 
 
 class File(Protocol):
@@ -30,6 +41,14 @@ class File(Protocol):
 
     def read(self, size: int, at: int) -> bytes:
         """Up to `size` bytes from position `at`; fewer only at the end of the file."""
+        ...
+
+    def read_at_hand(self, size: int, at: int) -> bytes | memoryview:
+        """`size` bytes from position `at` that lie in memory, without waiting for a disk.
+
+        Raises NotAtHand where they do not, all of them, or where nobody can say; and nothing else: what is wrong with
+        the file, or where it ends, is for `read` to find.
+        """
         ...
 
     def read_into(self, buffer: memoryview, at: int) -> int:
@@ -125,14 +144,29 @@ class Files(Protocol):
 class RealFile:
     """A file descriptor; it closes with the last reference, so a reader may outlive a removed segment."""
 
-    __slots__ = ("_fd", "_reserved")
+    __slots__ = ("_fd", "_reserved", "_tells")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._reserved = SMALLEST
+        # Whether the system says what it holds in memory. Each file asks for itself: they may lie on several disks.
+        self._tells = bool(_NOWAIT)
 
     def read(self, size: int, at: int) -> bytes:
         return os.pread(self._fd, size, at)
+
+    def read_at_hand(self, size: int, at: int) -> bytes | memoryview:
+        if not self._tells:
+            raise NotAtHand
+        room = np.empty(size, np.uint8).data  # unlike a bytearray not filled with zeros first
+        try:
+            found = os.preadv(self._fd, [room], at, _NOWAIT)
+        except OSError as error:
+            self._tells = error.errno not in _UNKNOWN
+            raise NotAtHand from None
+        if found < size:
+            raise NotAtHand
+        return room
 
     def read_into(self, buffer: memoryview, at: int) -> int:
         return os.preadv(self._fd, [buffer], at)

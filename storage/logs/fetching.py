@@ -24,7 +24,7 @@ def told(log: "Log", read: Callable[[], Known]) -> Known:
         raise
 
 
-def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: bool) -> Fetched:
+def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: bool, at_hand: int | None) -> Fetched:
     """What `Log.fetch` promises, while nobody cuts the log."""
     segments = log.segment_list
     high = log.high_watermark
@@ -42,7 +42,7 @@ def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: boo
     if offset >= until:
         return Fetched(b"", high, start, stable)
     try:
-        data = segments.read(offset, until, max_bytes, min_one)
+        data = segments.read(offset, until, max_bytes, min_one, at_hand)
     except OSError as error:
         raise fencing.unreadable(log, error) from error
     aborted = _aborted(segments, offset, until) if committed else ()

@@ -367,16 +367,25 @@ class Log:
 
     # -- fetch --------------------------------------------------------------------------------------------
 
-    def fetch(self, offset: int, max_bytes: int, *, min_one: bool = True, committed: bool = False) -> Fetched:
+    def fetch(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool = True,
+        committed: bool = False,
+        at_hand: int | None = None,
+    ) -> Fetched:
         """Batches from the one that holds `offset`, at most `max_bytes` of them, up to the high watermark.
 
         The last one may be cut off. With `min_one` the first comes whole even if it is larger. Records before
         `offset` in the first batch come too. With `committed` nothing of an open transaction comes, and the
-        aborted ones are named. OffsetOutOfRange outside [start, end].
+        aborted ones are named. OffsetOutOfRange outside [start, end]. `at_hand` is for event loops: NotAtHand where
+        more than so many bytes would be read, or any that has to be waited for or looked at.
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        return fetching.told(self, lambda: fetching.fetch(self, offset, max_bytes, min_one, committed))
+        return fetching.told(self, lambda: fetching.fetch(self, offset, max_bytes, min_one, committed, at_hand))
 
     # -- look-up ------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from muster.storage.disk.files import NotAtHand
 from muster.storage.errors import LogDamaged, OffsetOutOfRange
 from muster.storage.records.batch import BatchView, decode_batch, view_at
 from muster.storage.records.scan import Head
@@ -41,25 +42,33 @@ class SegmentList:
             )
         return chosen
 
-    def read(self, offset: int, until: int, max_bytes: int, min_one: bool) -> bytes:
-        """Batches from the one that holds `offset`, ending before `until`, at most `max_bytes` of them."""
+    def read(
+        self, offset: int, until: int, max_bytes: int, min_one: bool, at_hand: int | None = None
+    ) -> bytes | memoryview:
+        """Batches from the one that holds `offset`, ending before `until`, at most `max_bytes` of them.
+
+        With `at_hand`, in bytes, nothing is waited for, checked or opened, and no more than that is read: NotAtHand.
+        """
         for segment in self.since(offset):
             if segment.base_offset >= until:
                 break
-            at_once = segment.read_at_once(offset, until, max_bytes)
+            source = segment.file() if at_hand is None else segment.at_hand(at_hand)
+            at_once = segment.read_at_once(offset, until, max_bytes, source)
             if at_once:
                 return at_once
-            head = segment.locate(offset)
+            head = segment.locate(offset, source)
             if head is None:
                 continue  # Compaction left nothing from `offset` on in here.
             end = segment.size
-            if until < segment.next_offset and (beyond := segment.locate(until)):
+            if until < segment.next_offset and (beyond := segment.locate(until, source)):
                 end = beyond.position
             position = head.position
             size = end - position
             if size > max_bytes:
                 size = min(size, max(max_bytes, head.size)) if min_one else max_bytes
-            return segment.read(position, size)
+            if at_hand is not None and not segment.is_good(position, size):
+                raise NotAtHand
+            return segment.read(position, size, source)
         return b""
 
     def search(self, timestamp: int, start: int, until: int) -> tuple[int, int]:

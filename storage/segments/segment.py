@@ -11,10 +11,11 @@ from bisect import bisect_left
 
 from crc32c import crc32c
 
-from muster.storage.disk.files import Buffer, File, Files, read_file
+from muster.storage.disk.files import Buffer, File, Files, NotAtHand, read_file
 from muster.storage.errors import LogDamaged
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from muster.storage.records.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_headers
+from muster.storage.segments.at_hand import AtHand, Source
 from muster.storage.segments.index import OffsetIndex, TimeIndex
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.segments.summaries import Summary
@@ -254,44 +255,56 @@ class Segment:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> Head | None:
+    def at_hand(self, most: int) -> AtHand:
+        """What `locate` and `read` may be given, to read at most `most` bytes, and nothing that has to be waited for.
+
+        Raises NotAtHand, as they do then.
+        """
+        file = self._file
+        if file is None or self._index is None:
+            raise NotAtHand
+        return AtHand(file, self.size, most)
+
+    def locate(self, offset: int, source: Source | None = None) -> Head | None:
         """The first batch whose last offset is not below `offset`; None when all lie before."""
         if offset >= self.next_offset:
             return None
         index = self._index
         if index is None:
             index = self.index()
+        source = source or self._file or self.file()
         place = bisect_left(index.offsets, offset - self.base_offset)
         if place < len(index.offsets) and index.positions[place] - (index.positions[place - 1] if place else 0) > 4096:
             # Large batches have an entry each: the next entry is most likely the batch itself.
-            head = self._indexed(index.positions[place], self.base_offset + index.offsets[place])
+            head = self._indexed(source, index.positions[place], self.base_offset + index.offsets[place])
             self.one_each = head.base_offset <= offset
             if self.one_each:
                 return head
         if not place or offset == self.base_offset:
-            return self._find(offset, 0, self.base_offset, -1)
-        return self._find(offset, index.positions[place - 1], -1, self.base_offset + index.offsets[place - 1])
+            return self._find(source, offset, 0, self.base_offset, -1)
+        return self._find(source, offset, index.positions[place - 1], -1, self.base_offset + index.offsets[place - 1])
 
-    def _indexed(self, position: int, last_offset: int) -> Head:
+    def _indexed(self, source: Source, position: int, last_offset: int) -> Head:
         """The batch that the index names."""
-        data = (self._file or self.file()).read(HEADER_SIZE, position)
+        data = source.read(HEADER_SIZE, position)
         fields = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
         if fields is None or fields[0] + fields[6] != last_offset or head_fault(fields, self.size - position):
             why = f"no batch that ends at offset {last_offset} lies here, though the index says so"
             raise self.damaged(BatchFault(position, why), self.base_offset)
         return head_of(fields, position)
 
-    def _find(self, offset: int, position: int, expected: int, last_offset: int) -> Head | None:
+    def _find(self, source: Source, offset: int, position: int, expected: int, last_offset: int) -> Head | None:
         """Walk headers from `position` to the batch that reaches `offset`.
 
         The first batch begins at `expected`, or ends at `last_offset` as the index says; the others follow on.
         """
-        file, size = self._file or self.file(), self.size
-        chunk, origin = b"", position
+        size = self.size
+        chunk: bytes | memoryview = b""
+        origin = position
         while position < size:
             at = position - origin
             if at + HEADER_SIZE > len(chunk):
-                chunk, origin, at = file.read(_LOCATE_BYTES, position), position, 0
+                chunk, origin, at = source.read(_LOCATE_BYTES, position), position, 0
                 if len(chunk) < HEADER_SIZE:
                     raise self.damaged(BatchFault(position, f"{len(chunk)} bytes are left, too few"), expected)
             fields = HEADER.unpack_from(chunk, at)
@@ -310,7 +323,7 @@ class Segment:
             position += fields[1] + LENGTH_OVERHEAD
         return None
 
-    def read_at_once(self, offset: int, until: int, max_bytes: int) -> bytes:
+    def read_at_once(self, offset: int, until: int, max_bytes: int, source: Source) -> bytes | memoryview:
         """What `locate` and `read` would give, with one read in place of two.
 
         Empty where that cannot be known beforehand: bytes to be checked first, a batch that the index does not name,
@@ -324,13 +337,9 @@ class Segment:
             return b""
         position = index.positions[place]
         size = min(self.size - position, max_bytes)
-        if (
-            until < self.next_offset
-            or size < HEADER_SIZE
-            or (position < self.own_from and not self._is_checked(position, position + size))
-        ):
+        if until < self.next_offset or size < HEADER_SIZE or not self.is_good(position, size):
             return b""
-        data = (self._file or self.file()).read(size, position)
+        data = source.read(size, position)
         if len(data) == size:
             first, length, magic, delta = _unpack_head(data)
             if (
@@ -343,19 +352,22 @@ class Segment:
         self.one_each = False
         return b""
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: int, size: int, source: Source | None = None) -> bytes | memoryview:
         """`size` bytes at a batch's start, checked unless this process knows them to be good.
 
         What is checked ends with its last good batch; LogDamaged when not even the first is good.
         """
-        data = (self._file or self.file()).read(size, position)
-        if len(data) == size and (position >= self.own_from or self._is_checked(position, position + size)):
+        data = (source or self._file or self.file()).read(size, position)
+        if len(data) == size and self.is_good(position, size):
             return data
         return data[: self._check(memoryview(data), position, size) - position]
 
-    def _is_checked(self, start: int, end: int) -> bool:
+    def is_good(self, position: int, size: int) -> bool:
+        """Whether this process has written or checked these bytes, or a reader has."""
+        if position >= self.own_from:
+            return True
         first, until, _ = self.checked
-        return first <= start and (end <= until or until >= self.own_from)
+        return first <= position and (position + size <= until or until >= self.own_from)
 
     def _check(self, view: memoryview, position: int, size: int) -> int:
         """Check bytes read for the first time; where the good batches among them end."""

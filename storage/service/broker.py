@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns, off_the_loop
+from muster.storage.broker.reads import Bounds
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.config import LogSettings, TopicSettings
@@ -260,13 +261,12 @@ class BrokerService:
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
             if getattr(request, name) < 0:
                 raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
-        found = await self.requests.fetch(
-            wanted,
-            max_wait_ms=request.max_wait_ms,
+        bounds = Bounds(
             min_bytes=min(request.min_bytes, room),
             max_bytes=min(request.max_bytes or ROOM, room),  # what is waited for has to fit, too
             committed=request.isolation_level == READ_COMMITTED,
         )
+        found = await self.requests.fetch(wanted, bounds, request.max_wait_ms)
         return [_fetched(*place[:2], result) for place, result in zip(wanted, found, strict=True)]
 
     # -- offsets ------------------------------------------------------------------------------------------

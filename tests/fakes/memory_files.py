@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from muster.storage.disk.files import Buffer, LockHeld
+from muster.storage.disk.files import Buffer, LockHeld, NotAtHand
 
 SECTOR = 512
 
@@ -51,6 +51,14 @@ class MemoryFile:
 
     def read(self, size: int, at: int) -> bytes:
         return bytes(self._enter("read").content[at : at + size])
+
+    def read_at_hand(self, size: int, at: int) -> bytes:
+        if self._files.cold(self._path):
+            raise NotAtHand
+        data = self.read(size, at)
+        if len(data) < size:
+            raise NotAtHand
+        return data
 
     def read_into(self, buffer: memoryview, at: int) -> int:
         found = self._enter("read").content[at : at + len(buffer)]
@@ -126,6 +134,8 @@ class MemoryFiles:
         self.locks: set[str] = set()
         self.calls = 0
         self.fault: Fault | None = None
+        # Whether a file of that name would have to be waited for.
+        self.cold: Callable[[str], bool] = lambda path: False
         self.partial = 0
         self.capacity: int | None = None
         self.now_ms = 0

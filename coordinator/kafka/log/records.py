@@ -16,7 +16,8 @@ from muster.coordinator.kafka.log.errors import (
 )
 from muster.coordinator.kafka.log.produces import SingleBatch
 from muster.storage.broker.in_turns import AT_ONCE
-from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
+from muster.storage.broker.reads import Bounds, Place, Reading
+from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, failed, outcome
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
     FencedLeaderEpoch,
@@ -173,43 +174,35 @@ class RecordHandlers:
     # -- fetch --------------------------------------------------------------------------------------------
 
     def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
-        """The answer if it need not wait, for records, for the disk or for an older format."""
+        """The answer if it need not wait, for records, for the disk, for others or for an older format."""
         if call.api_version < older_fetch.SINCE:
             return None
-        answer = self._begun(request)
-        return answer if isinstance(answer, FetchAnswer) else None
+        if request.session_id:
+            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        places, fenced = self._places(request)
+        reading = self._requests.begin_fetch(places, bounds(request))
+        if reading.done and (reading.enough or not may_wait(request, places, fenced)):
+            return fetch_answer(request, reading.results, fenced)
+        call.begun = reading
+        return None
 
     async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
         """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
-        answer = await self._whenever(request)
+        begun, call.begun = call.begun, None
+        answer = await self._whenever(request, begun)
         if call.api_version >= older_fetch.SINCE:
             return answer
         return await older_fetch.older(answer, request, call, self._whenever)
 
-    async def _whenever(self, request: Any) -> FetchAnswer:
-        answer = self._begun(request)
-        if isinstance(answer, FetchAnswer):
-            return answer
-        places, fenced = self._places(request)
-        wait = self._requests.fetch if answer is None else self._requests.wait
-        found = await wait(places, max_wait_ms=0 if fenced else max(request.max_wait_ms, 0), **bounds(request))
-        return fetch_answer(request, found, fenced)
-
-    def _begun(self, request: Any) -> FetchAnswer | str | None:
-        """The answer if it need not wait; "too little" to wait for more; None where a thread has to read first."""
+    async def _whenever(self, request: Any, begun: Reading | None = None) -> FetchAnswer:
         if request.session_id:
             return FetchAnswer(error_code=FetchSessionIdNotFound.code)
         if (refusal := check_replica(request.replica_id)) is not None:
             return refused_fetch(request, refusal)
         places, fenced = self._places(request)
-        read = self._requests.read(places, **bounds(request), hurry=True)
-        if read is None:
-            return None
-        found, enough = read
-        # A refusal is news: it is not held back until the others have records.
-        if enough or fenced or request.max_wait_ms <= 0 or not places:
-            return fetch_answer(request, found, fenced)
-        return "too little"
+        patience_ms = request.max_wait_ms if may_wait(request, places, fenced) else 0
+        found = await self._requests.fetch(places, bounds(request), patience_ms, begun)
+        return fetch_answer(request, found, fenced)
 
     def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError | Divergence]]:
         """Where to read, and why not, by the place in the request."""
@@ -272,13 +265,13 @@ def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> 
     )
 
 
-def bounds(request: Any) -> dict[str, Any]:
-    """How much a fetch asks for, in the words of `LogRequests`."""
-    return {
-        "min_bytes": request.min_bytes,
-        "max_bytes": max(request.max_bytes, 1),
-        "committed": request.isolation_level == READ_COMMITTED,
-    }
+def may_wait(request: Any, places: Sequence[Place], fenced: Mapping[int, object]) -> bool:
+    """Whether to wait where too little is found. A refusal is news: it is not held back until others have records."""
+    return request.max_wait_ms > 0 and bool(places) and not fenced
+
+
+def bounds(request: Any) -> Bounds:
+    return Bounds(request.min_bytes, max(request.max_bytes, 1), request.isolation_level == READ_COMMITTED)
 
 
 def fetch_answer(

@@ -355,8 +355,9 @@ def test_sessions_are_not_kept_and_leader_epochs_are_checked() -> None:
     play(story)
 
 
-def test_old_records_and_searches_by_time_are_read_in_a_thread() -> None:
+def test_old_records_on_a_slow_disk_and_searches_by_time_are_read_in_a_thread() -> None:
     disk = MemoryFiles()
+    disk.cold = lambda path: True
 
     async def story(door: Door) -> None:
         for number in range(12):
@@ -373,6 +374,24 @@ def test_old_records_and_searches_by_time_are_read_in_a_thread() -> None:
     async def read_from(door: Door, offset: int) -> int:
         (part,) = await fetch(door, 11, ("t", 0, offset))
         return next(iter(read_batches(part.records))).base_offset
+
+    play(story, disk, log__segment__bytes=1024)
+
+
+@pytest.mark.parametrize("most", [1 << 20, 2000])
+def test_a_fetch_that_comes_to_a_slow_disk_goes_on_there_and_reads_nothing_again(most: int) -> None:
+    disk = MemoryFiles()
+
+    async def story(door: Door) -> None:
+        for number in range(6):
+            for partition in range(3):
+                await produce(door, 9, ("t", partition, batch(b"x" * 300, at=T0 + number)))
+        disk.cold = lambda path: "t-1/" in path
+        own = reading_threads(disk)
+        parts = await fetch(door, 11, ("t", 0, 0), ("t", 2, 2), ("t", 1, 0), most=most)
+        assert [next(iter(read_batches(part.records))).base_offset for part in parts] == [0, 2, 0]
+        assert len(own) == 2 * 3, "where it is, and the records"
+        assert own.count(False) >= 2
 
     play(story, disk, log__segment__bytes=1024)
 

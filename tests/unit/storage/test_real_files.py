@@ -1,12 +1,15 @@
 """The port to the real file system: short writes, errors, locks, atomic replacement."""
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from muster.storage.disk import files as disk_files
 from muster.storage.disk import reserve
-from muster.storage.disk.files import LockHeld, RealFiles, read_file, remove_tree, replace_file
+from muster.storage.disk.files import File, LockHeld, NotAtHand, RealFiles, read_file, remove_tree, replace_file
 
 
 def test_a_short_write_goes_on_until_all_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,6 +22,98 @@ def test_a_short_write_goes_on_until_all_is_there(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: 0)
     with pytest.raises(OSError, match="took no bytes"):
         file.write([b"more"], 4, 13)
+
+
+def answering_preadv(monkeypatch: pytest.MonkeyPatch, answer: Callable[[memoryview], int]) -> list[tuple[int, int]]:
+    """From now on the system answers so; what it is asked for: position and flags."""
+    asked: list[tuple[int, int]] = []
+
+    def preadv(fd: int, buffers: list[memoryview], at: int, flags: int = 0) -> int:
+        asked.append((at, flags))
+        return answer(buffers[0])
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    return asked
+
+
+def refusing(number: int) -> Callable[[memoryview], int]:
+    def refuse(buffer: memoryview) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def holding(data: bytes) -> Callable[[memoryview], int]:
+    def answer(buffer: memoryview) -> int:
+        buffer[: len(data)] = data
+        return len(data)
+
+    return answer
+
+
+def written(tmp_path: Path, data: bytes = b"hello") -> File:
+    file = RealFiles().open(str(tmp_path / "x"), create=True)
+    file.write([data], len(data), 0)
+    return file
+
+
+def test_what_the_system_holds_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path)
+    asked = answering_preadv(monkeypatch, holding(b"ello"))
+    assert file.read_at_hand(4, 1) == b"ello"
+    assert asked == [(1, os.RWF_NOWAIT)]
+
+
+def test_what_was_just_written_is_at_hand_on_this_disk_too(tmp_path: Path) -> None:
+    data = os.urandom(300_000)
+    file = written(tmp_path, data)
+    try:
+        assert file.read_at_hand(200_000, 7) == data[7:200_007]
+    except NotAtHand:
+        pytest.skip("this file system does not say what it holds in memory")
+    with pytest.raises(NotAtHand):
+        file.read_at_hand(2, 299_999)  # where a file ends is for `read` to find
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refusing(errno.EAGAIN), refusing(errno.EIO), holding(b"hel"), holding(b"")],
+    ids=["wait", "EIO", "half", "end"],
+)
+def test_what_is_not_all_in_memory_is_not_at_hand_now(
+    answer: Callable[[memoryview], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path)
+    asked = answering_preadv(monkeypatch, answer)
+    for _ in range(2):
+        with pytest.raises(NotAtHand):
+            file.read_at_hand(5, 0)
+    assert len(asked) == 2, "it may be, next time"
+    assert file.read(5, 0) == b"hello"
+
+
+def test_a_file_system_that_does_not_say_is_asked_once_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path)
+    asked = answering_preadv(monkeypatch, refusing(errno.EOPNOTSUPP))
+    for _ in range(3):
+        with pytest.raises(NotAtHand):
+            file.read_at_hand(5, 0)
+    assert len(asked) == 1
+    other = RealFiles().open(str(tmp_path / "x"))
+    monkeypatch.undo()
+    assert answering_preadv(monkeypatch, holding(b"hello")) == []
+    assert other.read_at_hand(5, 0) == b"hello"
+
+
+def test_a_system_without_such_reads_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_files, "_NOWAIT", 0)
+    file = written(tmp_path)
+    asked = answering_preadv(monkeypatch, holding(b"hello"))
+    with pytest.raises(NotAtHand):
+        file.read_at_hand(5, 0)
+    assert asked == []
 
 
 def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:

@@ -409,8 +409,22 @@ Request: TypeAlias = (
     | CanaryRequest
     | CentralRequest
 )
+
+
+@value
+class TurnedAway:
+    """A request was refused unread, for the log has no room: all that is known by it is that its sender lives."""
+
+    request: Request
+
+    @property
+    def group_id(self) -> str:
+        return str(getattr(self.request, "group_id", ""))
+
+
 Event: TypeAlias = (
     Request
+    | TurnedAway
     | Forget
     | StreamLost
     | HeldBack

@@ -57,6 +57,7 @@ from muster.coordinator.core.events import (
     SyncGroup,
     TimerFired,
     TopicsChanged,
+    TurnedAway,
     Unload,
 )
 from muster.coordinator.core.groups import sweeps
@@ -257,6 +258,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
     HeldBack: stall.held_back,
+    TurnedAway: stall.turned_away,
     ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: describe.describe_consumer_group,
     RegisterConsumer: on_register,

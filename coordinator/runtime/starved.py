@@ -1,8 +1,9 @@
 """A shard whose log has no room: what needs no write goes on, what does is refused, nothing that was decided is lost.
 
 While it lasts, requests that would write are refused as COORDINATOR_NOT_AVAILABLE (clients try again) without being
-stepped, and timers wait: nobody is expired for requests that were not taken. Facts that come to be all the same, from a
-plan or a changed topic, are owed: their groups are closed until the log has taken them, so nobody hears of them before.
+read, but for the word that their senders live, and timers wait: nobody is expired for requests that were not taken.
+Facts that come to be all the same, from a plan or a changed topic, are owed: their groups are closed until the log has
+taken them, so nobody hears of them before.
 """
 
 from collections.abc import Mapping, Sequence

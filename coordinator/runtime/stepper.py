@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event, Loaded, StoodStill, TimerFired, TopicsChanged, Unload
+from muster.coordinator.core.events import Event, Loaded, StoodStill, TimerFired, TopicsChanged, TurnedAway, Unload
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.runtime.answers import Answers
@@ -70,7 +70,7 @@ class Stepper:
             if isinstance(event, Unload):
                 self._unload(slot)
             return
-        if slot.index in self.starved.by_shard and not self._goes_on(slot, slot.core, event):
+        if slot.index in self.starved.by_shard and not self._goes_on(slot, slot.core, event, now_ms):
             return
         try:
             effects = slot.core.step(event, now_ms)
@@ -242,7 +242,7 @@ class Stepper:
         self.answers.refuse(slot, [request_id for request_id in slot.unanswered if request_id not in promised])
         self._reports.status(slot.index, slot.status, "it was asked to go")
 
-    def _goes_on(self, slot: Slot, core: Core, event: Event) -> bool:
+    def _goes_on(self, slot: Slot, core: Core, event: Event, now_ms: int) -> bool:
         """Whether an event is stepped though the log has no room; otherwise it has been refused, or waits."""
         starved = self.starved.by_shard[slot.index]
         if isinstance(event, TimerFired):
@@ -252,6 +252,7 @@ class Stepper:
             return True
         if slot.unanswered.pop(event.request_id, None) is not None:
             self.answers.answer(type(event), event.request_id, refusal_reply(event, NO_ROOM, starved.refusal()))
+            self.step(slot, TurnedAway(event), now_ms)
         return False
 
     def _make_good(self, slot: Slot, starved: Starved, now_ms: int) -> None:

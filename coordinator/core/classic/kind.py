@@ -23,6 +23,7 @@ class Classic(Unconcerned[ClassicGroup]):
     join = staticmethod(joining.join_group)
     sync = staticmethod(syncing.sync_group)
     heartbeat = staticmethod(liveness.heartbeat)
+    spoke = staticmethod(liveness.spoke)
     forget = staticmethod(liveness.forget)
     session_ms = staticmethod(liveness.session_ms)
     leave = staticmethod(leaving.leave_group)

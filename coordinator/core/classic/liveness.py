@@ -82,6 +82,14 @@ def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
+def spoke(group: ClassicGroup, member_id: str, step: Step) -> None:
+    """It lives, though what it said was not read. A newcomer's session is longer than its own, and stays so."""
+    member = group.members.get(member_id)
+    deadline_ms = step.state.deadlines.get(group.session_timer(member_id))
+    if member is not None and deadline_ms is not None and deadline_ms < step.now_ms + member.session_timeout_ms:
+        renew_session(group, member, step)
+
+
 def session_ms(group: ClassicGroup, member_id: str, step: Step) -> int:
     member = group.members.get(member_id)
     return member.session_timeout_ms if member is not None else 0

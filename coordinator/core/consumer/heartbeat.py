@@ -177,7 +177,7 @@ def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
     That can be older than the one before: what was pushed may have come behind an answer that he had not read either.
     """
     member = group.members.get(sent.member_id)
-    if member is None or not JOINING < sent.member_epoch <= member.epoch:
+    if member is None or not JOINING <= sent.member_epoch <= member.epoch:
         return
     if group.session_timer(member.id) in step.state.deadlines:  # a static member that is away has none
         renew_session(group, member, step)

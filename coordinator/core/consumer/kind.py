@@ -24,6 +24,7 @@ class Consumer(Unconcerned[ConsumerGroup]):
     heartbeat = staticmethod(classic_members.heartbeat)
     consumer_heartbeat = staticmethod(beats.consumer_heartbeat)
     lives = staticmethod(beats.lives)
+    spoke = staticmethod(classic_members.spoke)
     leave = staticmethod(leaving.leave_group)
     may_commit = staticmethod(offsets.may_commit)
     owns = staticmethod(offsets.owns)

@@ -75,6 +75,9 @@ class Kind(Protocol[G_contra]):
     def lives(self, group: G_contra, event: ConsumerHeartbeat, step: Step, /) -> None:
         """All that the heartbeat says is that its sender is there."""
 
+    def spoke(self, group: G_contra, member_id: str, step: Step, /) -> None:
+        """A classic member has said something that was not read: it is there."""
+
     def forget(self, group: G_contra, member_id: str, request: RequestId, step: Step, /) -> None:
         """The client that this request of the member was parked for is gone."""
 

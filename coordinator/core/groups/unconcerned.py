@@ -61,6 +61,9 @@ class Unconcerned(Generic[G_contra]):
     def lives(self, group: G_contra, event: ConsumerHeartbeat, step: Step, /) -> None:
         """No such member is known."""
 
+    def spoke(self, group: G_contra, member_id: str, step: Step, /) -> None:
+        """No such member is known."""
+
     def forget(self, group: G_contra, member_id: str, request: RequestId, step: Step, /) -> None:
         """Nobody was parked."""
 

@@ -104,6 +104,9 @@ class Observed:
     def lives(self, group: ObservedGroup, event: ConsumerHeartbeat, step: Step, /) -> None:
         self._kind_of(group.logged).lives(group.logged, event, step)
 
+    def spoke(self, group: ObservedGroup, member_id: str, step: Step, /) -> None:
+        self._kind_of(group.logged).spoke(group.logged, member_id, step)
+
     def session_ms(self, group: ObservedGroup, member_id: str, step: Step, /) -> int:
         return self._kind_of(group.logged).session_ms(group.logged, member_id, step)
 

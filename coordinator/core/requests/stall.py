@@ -6,7 +6,15 @@ of one member whose connection is held for its quota.
 """
 
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.events import StoodStill
+from muster.coordinator.core.events import (
+    ConsumerHeartbeat,
+    JoinGroup,
+    OffsetCommit,
+    SessionHeartbeat,
+    StoodStill,
+    SyncGroup,
+    TurnedAway,
+)
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import StallForgotten, StallNoted
 from muster.coordinator.core.requests.streams import HeldBack
@@ -44,6 +52,20 @@ def held_back(event: HeldBack, step: Step) -> None:
     deadline_ms = step.state.deadlines.get(key)
     if deadline_ms is not None and event.for_ms > 0:
         step.arm(key, deadline_ms - step.now_ms + event.for_ms)
+
+
+def turned_away(event: TurnedAway, step: Step) -> None:
+    """Who is told to try again, for there is no room, has been heard: his session begins anew as if he had been read.
+
+    Only by what begins one where there is room: a KIP-848 member's heartbeats, whatever a classic member says but that
+    it leaves.
+    """
+    said = event.request.heartbeat if isinstance(event.request, SessionHeartbeat) else event.request
+    group = step.state.groups.get(event.group_id)
+    if isinstance(said, ConsumerHeartbeat):
+        KINDS[type(group)].lives(group, said, step)
+    elif isinstance(said, JoinGroup | SyncGroup | OffsetCommit):
+        KINDS[type(group)].spoke(group, said.member_id, step)
 
 
 def note(stalled_ms: int, step: Step) -> None:

@@ -3,6 +3,7 @@
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.rights import Names, RightsAnew, TopicRights
+from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
@@ -297,6 +298,46 @@ def test_what_a_member_may_is_heard_for_the_first_time_though_there_is_no_room()
         engine.submit(0, events.ConsumerHeartbeat(number, "g", "m", joined.member_epoch, rights=rights))
         engine.turn(number)
         assert codes(flush(engine)) == [(number, code)]
+
+
+def test_who_is_told_to_try_again_has_been_heard() -> None:
+    """His stream broke, so he had little time left; what he says then is refused, and begins his session anew."""
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(consumer_session_timeout_ms=10_000, consumer_min_session_timeout_ms=10_000))
+    engine.submit_all(events.TopicsChanged({"t": 1}, ids={"t": b"t" * 16}))
+    engine.load(0)
+    joins = events.ConsumerHeartbeat(1, "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={})
+    engine.submit(0, joins)
+    engine.turn(1)
+    ((_, joined),) = flush(engine)
+    assert isinstance(joined, effects.ConsumerHeartbeatReply)
+    log.full = True
+    engine.submit(0, events.OffsetCommit(2, "busy", "", None, -1, {("t", 0): CommittedOffset(1)}))
+    engine.turn(2)
+    flush(engine)
+    engine.turn(3)
+    engine.submit(0, events.StreamLost("g", "m", 5_000))
+    engine.turn(4)
+    flush(engine)
+    says = events.ConsumerHeartbeat(3, "g", "m", joined.member_epoch, topic_names=("t", "u"))
+    engine.submit(0, says)
+    engine.turn(800)
+    assert codes(flush(engine)) == [(3, AWAY)]
+    log.full = False
+    engine.turn(1_000 + PROBE_MS)
+    flush(engine)
+    assert engine.starved == {}
+    assert members_at(engine, 10_799) == ["m"]
+    assert members_at(engine, 20_000) == []
+
+
+def members_at(engine: Engine, now_ms: int) -> list[str]:
+    """Of the KIP-848 group "g"."""
+    engine.turn(now_ms)
+    flush(engine)
+    core = engine.core(0)
+    assert isinstance(core, Shard)
+    return list(core.consumer_groups["g"].members)
 
 
 def the_only_member_of_live(engine: Engine) -> str:

@@ -218,6 +218,13 @@ def same_generation(member: ConsumerMember, generation: int) -> None:
         )
 
 
+def spoke(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """It lives, though what it said was not read. For who speaks KIP-848 only heartbeats speak."""
+    member = group.members.get(member_id)
+    if member is not None and member.classic is not None and group.session_timer(member_id) in step.state.deadlines:
+        renew_session(group, member, step)
+
+
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     if not step.on_behalf:
         group.progress.last_seen_ms[member.id] = step.now_ms

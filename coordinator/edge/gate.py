@@ -1,5 +1,6 @@
 """What the doors for programs ask of whoever knows who a caller is: `server/security/gate.py`, where there is one."""
 
+from collections.abc import Container
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -9,11 +10,12 @@ from muster.coordinator.security.identity import Identity
 class AsksWho(Protocol):
     """Everything on the node's loop."""
 
+    @property
+    def seen(self) -> Container[str]:
+        """What somebody has shown before, from any address, and was known by; a guess, to prepare by."""
+
     def known(self, host: str, authorization: str) -> Identity | None:
         """Who has shown that before, and still is; without waiting."""
-
-    def seen(self, authorization: str) -> bool:
-        """Whether somebody has shown just that before, from any address, and was known; a guess, to prepare by."""
 
     async def identify(self, *, host: str, authorization: str, certificate: bytes | None, door: str) -> Identity:
         """`authorization`: such as `Bearer ...`, may be empty; `certificate`: the client's, as PEM.

@@ -14,7 +14,7 @@ it until it is answered. Answers always leave in order.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -145,8 +145,6 @@ class Peer:
     """Who it is, once it has shown that; until then nobody in particular, at its address."""
     login: Any = None
     """Its `connections.login.Login`, where its listener asks for one."""
-    cleared: dict[tuple[int, str], object] = field(default_factory=dict)
-    """What it was found to have a right to, and in which moment of the lists; its judges'."""
 
     def __post_init__(self) -> None:
         if self.identity is SOMEBODY:

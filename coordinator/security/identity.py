@@ -1,6 +1,6 @@
 """Who speaks on a connection, or in a call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class Identity:
     """When it ends, by the monotonic clock: a token's end, or the next re-authentication."""
     token_id: str = ""
     """Of the API token by which it came, to be looked up when tokens are revoked."""
+    cleared: dict[tuple[int, str], object] = field(default_factory=dict, repr=False, compare=False)
+    """What it was found to have a right to, and in which moment of the lists; the doors' judges'."""
 
     @property
     def anonymous(self) -> bool:

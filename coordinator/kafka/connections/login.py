@@ -207,7 +207,6 @@ class Login:
         self._late.cancel()
         self._again_s = self._loop.time()
         self._peer.identity = identity
-        self._peer.cleared.clear()
         if not self.known:
             self.known = True
             self._desk.came(self)

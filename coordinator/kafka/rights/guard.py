@@ -114,7 +114,7 @@ def of_member(right: Right, may: May, immediate: Immediate, judged: Immediate) -
     authorizer, key = may.authorizer, id(right)
 
     def answered(request: Any, call: KafkaCall) -> Any:
-        if call.peer.cleared.get((key, request.group_id)) is authorizer.moment:
+        if call.peer.identity.cleared.get((key, request.group_id)) is authorizer.moment:
             return immediate(request, call)
         return judged(request, call)
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.security.acl.authorizer import MOST_CHARACTERS_KEPT, Authorizer
+from muster.coordinator.security.acl.authorizer import Authorizer, clear
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.acl.rights import ANY_TOPIC, REFUSALS, Right
 from muster.coordinator.security.acl.words import missing
@@ -30,9 +30,6 @@ FEW: Final = 256
 
 MOST_TOLD: Final = 5
 """Refusals of one request and kind that the audit hears of."""
-
-MOST_CLEARED: Final = 1_000
-"""Names that one connection is known to have a right to, for as long as no list changes."""
 
 
 class Instead(NamedTuple):
@@ -96,20 +93,16 @@ class May:
 
     def __call__(self, call: KafkaCall, right: Right, name: str = CLUSTER_NAME, *, api: str) -> bool:
         """The same; who keeps the audit hears if not."""
-        # A heartbeat feels every call, and the hash of a right more: what was allowed is found by its row's id.
-        peer, moment, asked = call.peer, self.authorizer.moment, (id(right), name)
-        if peer.cleared.get(asked) is moment:
+        who, moment = call.peer.identity, self.authorizer.moment
+        if who.cleared.get((id(right), name)) is moment:
             return True
-        if self._allows(peer.identity, right.operation, right.resource_type, name):
-            if len(name) <= MOST_CHARACTERS_KEPT:
-                if len(peer.cleared) >= MOST_CLEARED:
-                    peer.cleared.clear()
-                peer.cleared[asked] = moment
+        if self._allows(who, right.operation, right.resource_type, name):
+            clear(who, right, name, moment)
             return True
         if right.instead is not None and self.quietly(call, right, name):
             return True
         if self._tell is not None:
-            self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
+            self._tell(who, DOOR, right.operation, right.resource_type, name, api)
         return False
 
     def each(self, call: KafkaCall, right: Right, count: int) -> Callable[[str], bool]:

@@ -7,9 +7,11 @@ no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
+from functools import lru_cache
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import grpc
 import structlog
@@ -42,6 +44,12 @@ DOOR = "grpc"
 
 READING: set["asyncio.Task[bytes | None]"] = set()
 """Reads under way: the event loop itself keeps no task alive."""
+
+SHOWN: Final[ContextVar[str]] = ContextVar("shown", default="")
+"""What a call shows of who makes it: grpcio asks for its handler in the call's own task, with headers that it would
+make anew for whoever asks again. Empty: nothing, or nobody has looked."""
+
+KEPT_HOSTS: Final = 4_096
 
 log = structlog.get_logger("muster.grpc")
 
@@ -122,9 +130,11 @@ class Methods(grpc.GenericRpcHandler):
         The message of somebody who has not shown yet who they are is not taken in before they have: it may be large.
         """
         method = handler_call_details.method
-        if self._gate is None or self._gate.seen(shown_in(handler_call_details.invocation_metadata)):
+        if self._gate is None:
             return self._handlers.get(method)
-        return self._strangers.get(method)
+        shown = shown_in(handler_call_details.invocation_metadata)
+        SHOWN.set(shown)
+        return self._handlers.get(method) if shown in self._gate.seen else self._strangers.get(method)
 
     def drain(self) -> None:
         """Refuse every call that arrives from now on with UNAVAILABLE; those under way go on."""
@@ -181,7 +191,9 @@ class Methods(grpc.GenericRpcHandler):
             try:
                 if self._draining:
                     raise Draining
-                identity = SOMEBODY if gate is None else await identity_of(gate, context)
+                identity = SOMEBODY
+                if gate is not None:  # who has shown that before is known without a wait, and without the headers anew
+                    identity = gate.known(host_of(context.peer()), SHOWN.get()) or await identity_of(gate, context)
                 if strange:
                     data = await only_one(data)
                 return await answer(parse_all(data) if stream else await parse(data), context, identity)
@@ -384,19 +396,15 @@ async def end(context: Context, ending: status.Ending) -> NoReturn:
 
 def shown_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
     """What a call shows of who makes it; empty for nothing."""
-    for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str):
-            return value
+    for pair in metadata or ():
+        if pair[0] == "authorization" and isinstance(pair[1], str):
+            return pair[1]
     return ""
 
 
 async def identity_of(gate: AsksWho, context: Context) -> Identity:
     """Who calls. Raises NotAuthenticated."""
-    host = host_of(context.peer())
-    pairs: Iterable[tuple[str, str | bytes]] = context.invocation_metadata() or ()
-    authorization = shown_in(pairs)
-    if authorization and (known := gate.known(host, authorization)) is not None:
-        return known
+    host, authorization = host_of(context.peer()), shown_in(context.invocation_metadata())
     certificate = None if authorization else certificate_of(context)
     return await gate.identify(host=host, authorization=authorization, certificate=certificate, door=DOOR)
 
@@ -407,6 +415,7 @@ def certificate_of(context: Context) -> bytes | None:
     return next(iter(shown.get("x509_pem_cert", ())), None)
 
 
+@lru_cache(KEPT_HOSTS)
 def host_of(peer: str) -> str:
     """The host of gRPC's peer text.
 

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Final, TypeAlias
@@ -62,8 +62,12 @@ class Gate:
         self._principal_of = principal_of
         self._failed = failed
         self._wall_s = wall_s
-        self._known: dict[tuple[str, str], Identity] = {}
-        self._seen: set[str] = set()
+        self._known: dict[str, dict[str, Identity]] = {}
+        """By what was shown, then by address."""
+        self.seen: Container[str] = self._known
+        """See `AsksWho.seen`."""
+        self._pairs = 0
+        """How many there are of both together."""
         self._keys = 0
         """How often those of signed tokens have changed."""
         self._certified: dict[tuple[str, str, bytes], Identity] = {}
@@ -72,8 +76,7 @@ class Gate:
     def changed(self) -> None:
         """Tokens may have been revoked: nobody is known by one any more that is not there."""
         tokens = self._state.tokens
-        self._known = {key: each for key, each in self._known.items() if not each.token_id or each.token_id in tokens}
-        self._seen = {authorization for _, authorization in self._known}
+        self._forget_if(lambda caller: bool(caller.token_id) and caller.token_id not in tokens)
         now_s = asyncio.get_running_loop().time()
         for timeout, token_id in self._lasting.items():
             if token_id and token_id not in tokens and not timeout.expired():
@@ -86,20 +89,16 @@ class Gate:
     def keys_changed(self) -> None:
         """Keys have come or gone: signed tokens are looked at anew when shown next. What one opened goes on."""
         self._keys += 1
-        self._known = {key: each for key, each in self._known.items() if each.mechanism != BEARER_TOKEN}
-        self._seen = {authorization for _, authorization in self._known}
+        self._forget_if(lambda caller: caller.mechanism == BEARER_TOKEN)
 
     def known(self, host: str, authorization: str) -> Identity | None:
         """See `AsksWho.known`."""
-        identity = self._known.get((host, authorization))
-        if identity is None or identity.until_s > time.monotonic():
+        callers = self._known.get(authorization)
+        identity = None if callers is None else callers.get(host)
+        if identity is None or identity.until_s == inf or identity.until_s > time.monotonic():
             return identity
-        del self._known[host, authorization]
+        self._forget(authorization)
         return None
-
-    def seen(self, authorization: str) -> bool:
-        """See `AsksWho.seen`."""
-        return authorization in self._seen
 
     async def identify(
         self, *, host: str, authorization: str, certificate: bytes | None = None, door: str = "grpc"
@@ -180,12 +179,20 @@ class Gate:
     def _keep(self, host: str, authorization: str, identity: Identity) -> None:
         if len(authorization) > MOST_KEPT_CHARS:
             return
-        while len(self._known) >= MOST_KNOWN_CALLERS:
-            del self._known[next(iter(self._known))]
-        self._known[host, authorization] = identity
-        if len(self._seen) >= MOST_KNOWN_CALLERS:
-            self._seen = {shown for _, shown in self._known}
-        self._seen.add(authorization)
+        while self._pairs >= MOST_KNOWN_CALLERS:
+            self._forget(next(iter(self._known)))
+        callers = self._known.setdefault(authorization, {})
+        self._pairs += host not in callers
+        callers[host] = identity
+
+    def _forget_if(self, gone: Callable[[Identity], bool]) -> None:
+        """Callers who have shown the same are alike in all but their addresses."""
+        for authorization, callers in tuple(self._known.items()):
+            if gone(next(iter(callers.values()))):
+                self._forget(authorization)
+
+    def _forget(self, authorization: str) -> None:
+        self._pairs -= len(self._known.pop(authorization))
 
     def _refused(self, host: str, door: str, mechanism: str, why: str, text: str = REFUSED) -> NotAuthenticated:
         if self._failed is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.security.acl.authorizer import Authorizer
+from muster.coordinator.security.acl.authorizer import Authorizer, clear
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.acl.rights import REFUSALS, Right
 from muster.coordinator.security.acl.words import missing
@@ -46,7 +46,7 @@ class Rights:
     def __init__(
         self, authorizer: Authorizer, audit: Audit, topics: Callable[[], Container[str]] = lambda: frozenset()
     ) -> None:
-        self._authorizer = authorizer
+        self.authorizer = authorizer
         self._audit = audit
         self.topics = topics
         self.changed = Changed()
@@ -59,23 +59,31 @@ class Rights:
         return self._authorizer.moment
 
     def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
-        return self._authorizer.allows(who, operation, kind, name)
+        return self.authorizer.allows(who, operation, kind, name)
 
     def holds(self, who: Identity, right: Right, name: str = CLUSTER_NAME) -> bool:
         """This right, or the one that does instead."""
-        if self._authorizer.allows(who, right.operation, right.resource_type, name):
+        if self.authorizer.allows(who, right.operation, right.resource_type, name):
             return True
         other = right.instead
         if other is None:
             return False
         return self.holds(who, other, CLUSTER_NAME if other.resource_type is ResourceType.CLUSTER else name)
 
+    def clears(self, who: Identity, right: Right, name: str) -> bool:
+        """`holds`, which is noted."""
+        moment = self.authorizer.moment
+        if not self.holds(who, right, name):
+            return False
+        clear(who, right, name, moment)
+        return True
+
     def may_somewhere(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is a resource of the kind with which this is allowed."""
-        return self._authorizer.allows_any(who, operation, kind)
+        return self.authorizer.allows_any(who, operation, kind)
 
     def may_see(self, who: Identity, topic: str) -> bool:
-        return self._authorizer.allows(who, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        return self.authorizer.allows(who, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     def may_see_group(self, who: Identity, group: str) -> bool:
         return self.may(who, Operation.DESCRIBE, ResourceType.GROUP, group) or self.may_see_node(who)

@@ -1,0 +1,81 @@
+"""Whose call it is, where many come at once by one connection: it is noted when grpcio asks for a call's handler."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import pytest
+
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.security.facts import Change
+from muster.coordinator.security.state import SecurityState
+from muster.coordinator.server.dispatch import Call, Kind, Method
+from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.security.gate import Gate
+from tests.integration.conftest import Run
+from tests.support.logins import api_token, bearer
+
+pytestmark = pytest.mark.integration
+NAME = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
+
+
+async def whose(request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+    await asyncio.sleep(0)
+    return pb.HeartbeatResponse(error_message=str(call.identity.principal))
+
+
+@asynccontextmanager
+async def served(gate: Gate) -> AsyncIterator[grpc.aio.Channel]:
+    method = Method(NAME, Kind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, whose)
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((Methods({NAME: method}, (), gate=gate),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(0)
+
+
+async def told(call: Any) -> str:
+    try:
+        return str(pb.HeartbeatResponse.FromString(await call).error_message)
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+
+
+def test_each_of_many_calls_on_one_connection_is_its_own_caller_s(run: Run) -> None:
+    """The headers of all are there before the message of any."""
+
+    async def story() -> None:
+        state, shown = SecurityState(), {"UNAUTHENTICATED": bearer("muster_wrong")}
+        for number in range(1, 4):
+            token, change = api_token(number, f"User:{number}")
+            shown[f"User:{number}"] = bearer(token)
+            state.apply([change])
+        gate = Gate(state)
+
+        async def all_at_once(channel: grpc.aio.Channel) -> dict[str, str]:
+            begun: dict[str, Any] = {who: channel.stream_unary(NAME)(metadata=shown[who]) for who in shown}
+            await told(
+                channel.unary_unary(NAME)(b"", metadata=shown["User:1"])
+            )  # nobody's headers are to come any more
+            for call in begun.values():
+                with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # a stranger is refused before that
+                    await call.write(b"")
+                    await call.done_writing()
+            return {who: await told(call) for who, call in begun.items()}
+
+        async with served(gate) as channel:
+            known = {who for who in shown if who.startswith("User")}
+            assert {await told(channel.unary_unary(NAME)(b"", metadata=shown[who])) for who in known} == known
+            answers = await all_at_once(channel)
+            assert answers == {who: who for who in shown}
+            state.apply([Change(change.key, None)])
+            gate.changed()
+            assert await all_at_once(channel) == {who: who for who in shown} | {"User:3": "UNAUTHENTICATED"}
+
+    run(story)

@@ -56,7 +56,7 @@ class Rights:
     @property
     def moment(self) -> object:
         """See `Authorizer.moment`."""
-        return self._authorizer.moment
+        return self.authorizer.moment
 
     def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self.authorizer.allows(who, operation, kind, name)

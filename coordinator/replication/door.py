@@ -11,20 +11,20 @@ from random import SystemRandom
 from time import monotonic
 from typing import Any, Final
 
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.config import Address
 from muster.coordinator.edge.tls import Tls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
-from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall
+from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Written
 from muster.coordinator.replication import translate
-from muster.coordinator.replication.apis import NAME_THE_CLUSTER, NODE_APIS, cluster_of
+from muster.coordinator.replication.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.guard import NodesOnly, Who
 from muster.coordinator.replication.sessions import Sessions
 from muster.coordinator.replication.words import Desk, FetchAsked, Found, NodeName
@@ -50,6 +50,9 @@ EVICT_MS: Final = 120_000
 
 MOST_BEFORE_GREETING: Final = 1 << 12
 """Bytes of the first request, ApiVersions."""
+
+MANY_PARTITIONS: Final = 500
+"""An answer about more of them is written in a thread: of 10,000 that takes 75 ms."""
 
 GREETING_S: Final = 10.0
 """Within which it has come."""
@@ -209,10 +212,16 @@ class Handlers:
         node = NodeName(request.node_id, request.node_epoch)
         wait_ms = max(request.max_wait_ms, 0)
         answer = await self._desk.cluster_state(node, known, translate.offline_of(request), wait_ms)
+        if sum(len(topic.partitions) for topic in answer.topics) > MANY_PARTITIONS:
+            return Written(await asyncio.to_thread(written, answer))
         return translate.state_response(answer)
 
     def _now_ms(self) -> int:
         return int(self._now_s() * 1000)
+
+
+def written(answer: ClusterState) -> list[Buffer]:
+    return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate.state_response(answer))
 
 
 def is_news(found: Found) -> bool:

@@ -9,12 +9,13 @@ import errno
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
 from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.config import Address
+from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
 from muster.coordinator.kafka.codec.emitting import Frame
@@ -32,9 +33,18 @@ MOST_UNDER_WAY: Final = 100
 MOST_ANSWER_BYTES: Final = 128 << 20
 """Of one answer: far above replica.fetch.response.max.bytes; one batch may be larger than that."""
 
+LONG_LISTS: Final = frozenset({"ClusterState"})
+"""Answers that are read in a thread where they are large; records are not looked into, and cost nothing."""
+
+GREETING_S: Final = 600.0
+"""The greeting's time is `connect`'s."""
+
 SOFTWARE: Final = "muster-node"
 CORRELATIONS: Final = 2**31
 BELIEVED: Final = " before a word was said; its log says whether it believes this node's certificate"
+
+
+Answer = TypeVar("Answer")
 
 
 class LinkError(Exception):
@@ -63,7 +73,7 @@ class Caller(NamedTuple):
 class Pending(NamedTuple):
     correlation: int
     api: str
-    answer: "asyncio.Future[Any]"
+    answer: "asyncio.Future[Frame]"
 
 
 class Link(asyncio.Protocol):
@@ -125,42 +135,50 @@ class Link(asyncio.Protocol):
         request = translate.fetch_request(
             me.cluster_id, me.node, node_epoch, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
         )
-        return translate.fetch_told(await self.ask("Fetch", request, deadline_s))
+        return await self.ask("Fetch", request, deadline_s, translate.fetch_told)
 
     async def epochs(self, asked: Iterable[EpochAsked], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""
         request = translate.epochs_request(self._me.node, asked)
-        return translate.epoch_ends(await self.ask("OffsetForLeaderEpoch", request, deadline_s))
+        return await self.ask("OffsetForLeaderEpoch", request, deadline_s, translate.epoch_ends)
 
     async def alter_partition(self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float) -> IsrAltered:
         """The results, those of one topic together."""
         request = translate.alter_request(self._me.node, node_epoch, items)
-        return translate.altered(await self.ask("AlterPartition", request, deadline_s))
+        return await self.ask("AlterPartition", request, deadline_s, translate.altered)
 
     async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownAnswered:
         request = translate.shutdown_request(self._me.node, node_epoch)
-        return translate.shutdown_answered(await self.ask("ControlledShutdown", request, deadline_s))
+        return await self.ask("ControlledShutdown", request, deadline_s, translate.shutdown_answered)
 
     async def cluster_state(
         self, node_epoch: int, known: Known, offline: Iterable[Offline], *, max_wait_ms: int, deadline_s: float
     ) -> ClusterState:
         me = self._me
         request = translate.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
-        return translate.cluster_state(await self.ask("ClusterState", request, deadline_s))
+        return await self.ask("ClusterState", request, deadline_s, translate.cluster_state)
 
-    async def ask(self, api: str, request: object, deadline_s: float) -> Any:
-        """The answer to one request, as a message. Without one in `deadline_s` the link is at its end: answers come in
+    async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
+        """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in
         order, so that none behind it would come sooner."""
         answer = self._send(api, request)
         late = asyncio.get_running_loop().call_later(deadline_s, self._too_late, api, deadline_s)
         try:
-            return await answer
+            frame = await answer
         finally:
             late.cancel()
+        try:
+            if len(frame) > LARGE_BYTES and api in LONG_LISTS:
+                return await asyncio.to_thread(read, api, frame, meaning)
+            return read(api, frame, meaning)
+        except MalformedFrame as error:
+            self._end(why := Broken(f"{self._other_end()} sent what is no answer: {error}"))
+            raise why from error
 
     async def _greet(self) -> None:
         greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
-        served = {one.api_key: one for one in (await self._send("ApiVersions", greeting)).api_keys}
+        answer = await self.ask("ApiVersions", greeting, GREETING_S, lambda said: said.api_keys)
+        served = {one.api_key: one for one in answer}
         for api in NODE_APIS:
             found = served.get(api.key)
             if found is None or not found.min_version <= api.last <= found.max_version:
@@ -168,7 +186,7 @@ class Link(asyncio.Protocol):
                 self._end(why)
                 raise why
 
-    def _send(self, api: str, request: object) -> "asyncio.Future[Any]":
+    def _send(self, api: str, request: object) -> "asyncio.Future[Frame]":
         if self._why is not None:
             raise Broken(f"the link is at its end: {self._why}")
         assert self._transport is not None, "made by `connect`"
@@ -185,7 +203,7 @@ class Link(asyncio.Protocol):
             client_id=self._client_id,
         )
         body = [*encode("RequestHeader", 2, header), *encode(f"{api}Request", version, request)]
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._pending.append(Pending(self._correlation, api, answer))
         self._transport.write(b"".join([sum(map(len, body)).to_bytes(4, "big"), *body]))
         return answer
@@ -219,16 +237,10 @@ class Link(asyncio.Protocol):
         correlation = int.from_bytes(frame[:4], "big")
         if correlation != pending.correlation:
             raise MalformedFrame(f"correlation id {correlation}; expected {pending.correlation}")
-        version, begin = VERSION_OF[pending.api], 4
-        if KEY_OF[pending.api] != API_VERSIONS:
-            if frame[4]:
-                raise MalformedFrame("its header has tagged fields; expected none")
-            begin = 5
-        answer = decode_frame(f"{pending.api}Response", version, frame, begin)
         self._pending.popleft()
         self._heard = True
         if not pending.answer.done():  # Who asked may want it no longer.
-            pending.answer.set_result(answer)
+            pending.answer.set_result(frame)
 
     def _too_late(self, api: str, deadline_s: float) -> None:
         self._end(Silent(f"{self._other_end()} did not answer {api} within {deadline_s:g} s"))
@@ -252,6 +264,16 @@ class Link(asyncio.Protocol):
     def _other_end(self) -> str:
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return named(Address(*name[:2])) if name else "the other node"
+
+
+def read(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
+    """What an answer means. Raises MalformedFrame."""
+    begin = 4
+    if KEY_OF[api] != API_VERSIONS:
+        if frame[4]:
+            raise MalformedFrame("its header has tagged fields; expected none")
+        begin = 5
+    return meaning(decode_frame(f"{api}Response", VERSION_OF[api], frame, begin))
 
 
 async def opened(kind: "Callable[[Caller], Link]", address: Address, me: Caller, tls: "SSLContext | None") -> Any:

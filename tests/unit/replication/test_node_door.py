@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -190,6 +191,27 @@ def test_the_cluster_is_asked_for_and_told() -> None:
         known = Known(4, 17)
         assert await link.cluster_state(77, known, offline, max_wait_ms=500, deadline_s=PATIENCE_S) == told
         assert desk.asked == [("cluster_state", NodeName(2, 77), known, offline, 500)]
+
+    play(story)
+
+
+def test_a_large_cluster_is_written_and_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = {number: PartitionView(1, 7, 12, (1, 2, 3), (), (1, 2, 3)) for number in range(3_000)}
+    told = ClusterState(controller=3, epoch=4, sequence=5, full=True, topics=(TopicView(TOPIC, "orders", {}, views),))
+    in_threads = []
+
+    async def to_thread(call: Callable[..., Any], *arguments: Any) -> Any:
+        in_threads.append(call.__name__)
+        return call(*arguments)
+
+    async def story(desk: HeldDesk, link: Link) -> None:
+        monkeypatch.setattr(asyncio, "to_thread", to_thread)
+        desk.answers["cluster_state"] = told
+        assert await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S) == told
+        assert in_threads == ["written", "read"]
+        desk.answers["cluster_state"] = ClusterState(controller=3, epoch=4, sequence=6)
+        await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S)
+        assert len(in_threads) == 2
 
     play(story)
 

@@ -1,0 +1,231 @@
+"""What must hold in a cluster after every event, as `cluster.md` numbers it."""
+
+from muster.coordinator.cluster.facts import OFFSETS, State, Topic, TopicPartition, halves, unit_of
+from tests.sim.cluster.clients import Promises
+from tests.sim.cluster.node import SimNode
+from tests.sim.cluster.seat import TOPICS, state_path
+from tests.sim.cluster.zookeeper import Ensemble
+from tests.sim.world import World
+
+DEEP_EVERY = 250
+"""Events between two looks at all records of all logs."""
+
+
+class Checkers:
+    """`look` after each event; `end` when all is quiet."""
+
+    def __init__(self, world: World, ensemble: Ensemble, nodes: list[SimNode], promises: Promises) -> None:
+        self.world = world
+        self.ensemble = ensemble
+        self.nodes = nodes
+        self.promises = promises
+        self.unclean: set[tuple[TopicPartition, bytes]] = set()
+        """Logs that an unclean election has made lose what it counted."""
+        self.topics: dict[bytes, Topic] = {}
+        self.gone: set[bytes] = set()
+        self.frontier: dict[tuple[TopicPartition, bytes], int] = {}
+        """How far leaders have shown a log to be committed."""
+        self._zxid = 0
+        self._states: dict[str, State] = {}
+        self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
+        self._shown: dict[tuple[int, int, TopicPartition, int], int] = {}
+        self._deleted: dict[int, int] = {}
+        self._looks = 0
+
+    def look(self) -> None:
+        self._read_zookeeper()
+        for node in self.nodes:
+            if node.alive:
+                self._leaders(node)
+                self._deletions(node)
+        self._one_lease()
+        self._looks += 1
+        if self._looks % DEEP_EVERY == 0:
+            self.logs_match()
+
+    def end(self) -> None:
+        self.logs_match()
+        for node in self.nodes:
+            for unit in node.replicas.leaders:
+                self._has_all(node, unit, "at the end")
+
+    # 6, 7, 8: what is written.
+
+    def _read_zookeeper(self) -> None:
+        """Every transaction since the last look."""
+        while self._zxid < len(self.ensemble.history):
+            changed = self.ensemble.history[self._zxid]
+            self._zxid += 1
+            for path, znode in changed.items():
+                if path.startswith(TOPICS + "/") and path.count("/") == 3:
+                    name = path.rpartition("/")[2]
+                    self.gone |= {topic_id for topic_id, topic in self.topics.items() if topic.name == name}
+                    if znode is not None:
+                        self.topics[znode.data.topic_id] = znode.data
+                        self.gone.discard(znode.data.topic_id)
+                elif path.endswith("/state"):
+                    if znode is None:
+                        self._states.pop(path, None)
+                    else:
+                        self._state(path, znode.data, znode.version)
+
+    def _state(self, path: str, state: State, version: int) -> None:
+        before = self._states.get(path)
+        self._states[path] = state
+        name, number = path.split("/")[3], int(path.split("/")[5])
+        place = TopicPartition(name, number)
+        topic = next((each for i, each in self.topics.items() if each.name == name and i not in self.gone), None)
+        if set(state.isr) & set(state.elr) or not state.isr:
+            self._violated("IsrSubset", f"{place}: isr {state.isr}, elr {state.elr}")
+        if topic is not None:
+            replicas = topic.partitions[number].replicas
+            if not set(state.isr) | set(state.elr) <= set(replicas):
+                self._violated("IsrSubset", f"{place}: isr {state.isr}, elr {state.elr} of replicas {replicas}")
+        if before is None:
+            return
+        if state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch:
+            self._violated("EpochsRise", f"{place}: {before} was followed by {state}")
+        if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+            self._violated("EpochsRise", f"{place}: another leader in the same epoch: {before}, {state}")
+        if state.unclean_epoch > before.unclean_epoch and topic is not None:
+            self.world.census["unclean election"] += 1
+            self.unclean |= {(half, topic.topic_id) for half in halves(unit_of(place))}
+        if topic is not None:
+            self._members_have_all(place, topic, state)
+
+    def _members_have_all(self, place: TopicPartition, topic: Topic, state: State) -> None:
+        """6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
+        key = (place, topic.topic_id)
+        frontier = self.frontier.get(key, 0)
+        if key in self.unclean:
+            return
+        for member in (*state.isr, *state.elr):
+            node = self._node(member)
+            held = node.disk.models.get(place)
+            if state.directories.get(member, node.disk.directory) != node.disk.directory:
+                continue
+            if held is None or held[0] != topic.topic_id:
+                if frontier > 0:
+                    self._violated("IsrHasAll", f"{place}: {member} has no copy; {frontier} is committed; {state}")
+            elif held[1].kept_end < frontier:
+                self._violated(
+                    "IsrHasAll", f"{place}: {member} keeps {held[1].kept_end}, {frontier} is committed; {state}"
+                )
+
+    # 1, 2, 4, 5: leaders.
+
+    def _leaders(self, node: SimNode) -> None:
+        for unit, leader in node.replicas.leaders.items():
+            led = node.replicas.led[unit]
+            key = (unit, led.topic_id, leader.epoch)
+            if key not in self._led:
+                self._led[key] = node.id
+                self.world.census["led"] += 1
+                self._has_all(node, unit, f"leads in epoch {leader.epoch}")
+            elif self._led[key] != node.id:
+                self._violated("OneLeader", f"{unit} epoch {leader.epoch}: {self._led[key]} and {node.id}")
+            for half, place in zip(leader.halves, halves(unit), strict=True):
+                shown = (node.id, node.life, place, leader.epoch)
+                before = self._shown.get(shown, -1)
+                if half.high_watermark < before:
+                    self._violated("WatermarkRises", f"{place}: {before}, then {half.high_watermark} at {node.name}")
+                if half.high_watermark > before:
+                    self._shown[shown] = half.high_watermark
+                    if before >= 0:
+                        self._below_ends(node, place, led.topic_id, half.high_watermark, leader.isr)
+                    log = (place, node.replicas.led[place].topic_id)
+                    self.frontier[log] = max(self.frontier.get(log, 0), half.high_watermark)
+
+    def _below_ends(self, node: SimNode, place: TopicPartition, topic_id: bytes, to: int, isr: tuple[int, ...]) -> None:
+        """5: at the moment it moves, every member of the committed in-sync set keeps all below."""
+        znode = self.ensemble.committed.nodes.get(state_path(place))
+        if znode is None or (place, topic_id) in self.unclean:
+            return
+        state: State = znode.data
+        for member in isr:
+            disk = self._node(member).disk
+            if state.directories.get(member, disk.directory) != disk.directory:
+                continue
+            held = disk.models.get(place)
+            if held is None or held[1].kept_end < to:
+                self._violated(
+                    "WatermarkBelowEnds",
+                    f"{place}: {to} at {node.name}, but {member} keeps {held and held[1].kept_end}",
+                )
+
+    def _has_all(self, node: SimNode, unit: TopicPartition, when: str) -> None:
+        """1: what was acknowledged is in the log of every later leader."""
+        for place in halves(unit):
+            led = node.replicas.led.get(place)
+            if led is None:
+                continue
+            key = (place, led.topic_id)
+            model = node.disk.models[place][1]
+            if key in self.unclean:
+                continue
+            for promised, kind in ((self.promises.acked, "acknowledged"), (self.promises.read, "read")):
+                for offset, value in promised.get(key, {}).items():
+                    if offset < model.start:
+                        continue
+                    entry = model.records[offset - model.start] if offset < model.end else None
+                    if entry is None or (entry.value if kind == "acknowledged" else entry) != value:
+                        self._violated(
+                            "AckedNeverLost",
+                            f"{place} {offset}: {value!r} was {kind}; {node.name} {when} and has {entry}",
+                        )
+                        return
+
+    def _one_lease(self) -> None:
+        """9: no two nodes would answer for one shard."""
+        holders: dict[TopicPartition, list[str]] = {}
+        for node in self.nodes:
+            if node.alive and not node.frozen:
+                for unit in node.replicas.leaders:
+                    if unit.topic == OFFSETS and node.lease_holds(unit):
+                        holders.setdefault(unit, []).append(node.name)
+        for unit, names in holders.items():
+            self.world.census["leases"] += 1
+            if len(names) > 1:
+                self._violated("OneCoordinator", f"{unit}: {names} hold a lease")
+
+    # 3, 13: logs.
+
+    def logs_match(self) -> None:
+        """3: what two replicas have at one offset in one epoch is the same, and all before it."""
+        for topic_id, topic in self.topics.items():
+            if topic_id in self.gone:
+                continue
+            for number in range(len(topic.partitions)):
+                place = TopicPartition(topic.name, number)
+                held = [node.disk.models.get(place) for node in self.nodes]
+                models = [each[1] for each in held if each is not None and each[0] == topic_id]
+                for one, other in zip(models, models[1:], strict=False):
+                    start, end = max(one.start, other.start), min(one.end, other.end)
+                    ours = one.records[start - one.start : end - one.start]
+                    theirs = other.records[start - other.start : end - other.start]
+                    parted = False
+                    for offset, (left, right) in enumerate(zip(ours, theirs, strict=True), start):
+                        if left != right:
+                            parted = True
+                            if left.epoch == right.epoch:
+                                self._violated("LogsMatch", f"{place} {offset}: {left} and {right}")
+                                return
+                        elif parted:
+                            self._violated("LogsMatch", f"{place} {offset}: the same, but not what is before")
+                            return
+
+    def _deletions(self, node: SimNode) -> None:
+        """13: nothing that is assigned here, or unknown, is deleted."""
+        done = self._deleted.get(id(node.disk), 0)
+        for place, topic_id in node.disk.deleted[done:]:
+            topic = self.topics.get(topic_id)
+            assigned = topic is not None and topic_id not in self.gone
+            if assigned and topic is not None and node.id in topic.partitions[place.partition].replicas:
+                self._violated("NothingRemoved", f"{node.name} deleted {place}, which is assigned to it")
+        self._deleted[id(node.disk)] = len(node.disk.deleted)
+
+    def _node(self, node_id: int) -> SimNode:
+        return self.nodes[node_id - 1]
+
+    def _violated(self, checker: str, sentence: str) -> None:
+        self.world.violated(checker, sentence)

@@ -1,0 +1,348 @@
+"""One run of a simulated cluster: nodes, clients, weather, and the checks afterwards."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from muster.coordinator.cluster.controller.settings import Settings
+
+from muster.coordinator.cluster.controller.events import Drain
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from tests.sim.cluster.checkers import Checkers
+from tests.sim.cluster.clients import Producer, Promises, Reader
+from tests.sim.cluster.network import Host, Network
+from tests.sim.cluster.node import LAG_MS, SimNode
+from tests.sim.cluster.seat import DELETED, TOPICS
+from tests.sim.cluster.zookeeper import NAME, Client, Create, Ensemble, Put
+from tests.sim.world import START_MS, Violated, World
+
+SESSION_MS = 3_000
+QUIET_MS = SESSION_MS + 12_000
+"""When faults end, everything has to be well within this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How often what happens, in milliseconds between two of a kind; 0: never."""
+
+    fault_every_ms: int = 1_500
+    lasts_ms: int = 40_000
+    nodes: int = 3
+    kinds: tuple[str, ...] = (
+        "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
+        "slow", "lossy", "broken log", "delete topic", "settings", "all power", "drain",
+    )  # fmt: skip
+    unclean: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    seed: int
+    events: int = 0
+    seconds: float = 0.0
+    census: dict[str, int] = field(default_factory=dict)
+    violation: str = ""
+    lines: list[str] = field(default_factory=list)
+    digest: str = ""
+
+
+class Run:
+    def __init__(self, seed: int, weather: Weather, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.weather = weather
+        self.network = Network(self.world, slow_ms=self.world.between(2, 20))
+        self.ensemble = Ensemble(self.world, self.network, SESSION_MS)
+        settings = Settings(
+            offsets_partitions=2, imbalance_check_ms=8_000, shutdown_wait_ms=500, unclean_election=weather.unclean
+        )
+        ids = range(1, weather.nodes + 1)
+        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings) for each in ids]
+        self.promises = Promises()
+        self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises)
+        self.producers: list[Producer] = []
+        self.readers: list[Reader] = []
+        self.topics = 0
+        self.new_disks: dict[int, str] = {}
+        """Nodes whose new disk is not known to hold everything again."""
+        self.network.add(Host("operator", lambda asker, request, reply: None, lambda: True))
+        self.operator = Client(self.ensemble, self.network, "operator", lambda what: None, lambda do: do())
+
+    def go(self) -> None:
+        self.operator.start()
+        for node in self.nodes:
+            node.start()
+        self.world.at(START_MS + 500, lambda: self._make_topic("orders", self.world.between(1, 3)))
+        for number in range(2):
+            for topic in (OFFSETS, LEDGER):
+                self._client(TopicPartition(topic, number))
+        self.world.after(2_000, self._weather)
+        self.world.run(START_MS + self.weather.lasts_ms, self.checkers.look)
+        self._heal()
+        self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS, self.checkers.look)
+        for each in (*self.producers, *self.readers):
+            each.stopped = True
+        self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS + 4_000, self.checkers.look)
+        self._is_well()
+        self.checkers.end()
+        if self.world.violations:
+            raise Violated("\n".join(self.world.violations))
+
+    def _client(self, place: TopicPartition) -> None:
+        number = len(self.producers)
+        producer = Producer(self.world, self.network, self.nodes, f"p{number}", place, self.promises)
+        reader = Reader(self.world, self.network, self.nodes, f"r{number}", place, self.promises)
+        self.producers.append(producer)
+        self.readers.append(reader)
+        producer.start()
+        reader.start()
+
+    def _make_topic(self, name: str, partitions: int) -> None:
+        rng = self.world.rng
+        ids = [node.id for node in self.nodes]
+        made = tuple(Assignment(tuple(rng.sample(ids, 3))) for _ in range(partitions))
+        topic = Topic(name, rng.randbytes(16), made, {"min.insync.replicas": "2"})
+
+        def written(outcome: object) -> None:
+            if isinstance(outcome, Exception):
+                self.world.after(500, lambda: self._make_topic(name, partitions))
+            else:
+                self.topics += 1
+                if not any(each.place.topic == name for each in self.producers):
+                    for number in range(partitions):
+                        self._client(TopicPartition(name, number))
+
+        self.operator.multi([Create(f"{TOPICS}/{name}", topic)], written)
+
+    # Weather.
+
+    def _weather(self) -> None:
+        if self.world.now_ms >= START_MS + self.weather.lasts_ms:
+            return
+        kind = self.world.rng.choice(self.weather.kinds)
+        FAULTS[kind](self)
+        self.world.after(self.world.between(1, 2 * self.weather.fault_every_ms), self._weather)
+
+    def any_node(self, *, alive: bool = True) -> SimNode | None:
+        able = [node for node in self.nodes if node.alive == alive]
+        return self.world.rng.choice(able) if able else None
+
+    def kill(self, *, power: bool = False, back_ms: int | None = None) -> None:
+        node = self.any_node()
+        if node is not None:
+            self.down(node, power=power, back_ms=back_ms)
+
+    def down(self, node: SimNode, *, power: bool = False, back_ms: int | None = None) -> None:
+        self.world.census["power" if power else "kill"] += 1
+        node.kill(power=power)
+        wait_ms = self.world.between(50, 3 * SESSION_MS) if back_ms is None else back_ms
+        life = node.life
+        self.world.after(wait_ms, lambda: node.start() if node.life == life and not node.alive else None)
+
+    def freeze(self) -> None:
+        node = self.any_node()
+        if node is not None:
+            self.world.census["freeze"] += 1
+            node.freeze(self.world.between(SESSION_MS // 10, 3 * SESSION_MS))
+
+    def cut(self, *, both: bool) -> None:
+        names = self.world.rng.sample([node.name for node in self.nodes], 2)
+        self.sever(*names, both=both)
+
+    def sever(self, left: str, right: str, *, both: bool = True) -> None:
+        self.world.census["cut"] += 1
+        self.world.trace(f"{left} and {right} are cut off from each other{'' if both else ', one way'}")
+        self.network.sever(left, right, both=both)
+        pairs = {(left, right), (right, left)} if both else {(left, right)}
+        self.world.after(self.world.between(100, 3 * SESSION_MS), lambda: self.network.cut.difference_update(pairs))
+
+    def cut_from_zookeeper(self) -> None:
+        node = self.any_node()
+        if node is not None:
+            left, right = self.world.rng.sample([node.name, NAME], 2)
+            self.sever(left, right, both=self.world.chance(0.7))
+
+    def lose_disk(self) -> None:
+        """At most RF - min at once: the next only when the copies on the last new disk are in sync again."""
+        if self._disks_not_whole() or any(node.alive is False for node in self.nodes):
+            return
+        node = self.any_node()
+        if node is None:
+            return
+        self.world.census["disk"] += 1
+        node.kill()
+        node.lose_disk()
+        self.new_disks[node.id] = node.disk.directory
+        life = node.life
+        self.world.after(
+            self.world.between(50, 2 * SESSION_MS),
+            lambda: node.start() if node.life == life and not node.alive else None,
+        )
+
+    def _disks_not_whole(self) -> bool:
+        for path, znode in self.ensemble.committed.nodes.items():
+            if path.endswith("/state"):
+                state = znode.data
+                name, number = path.split("/")[3], int(path.split("/")[5])
+                topic = self.ensemble.committed.nodes.get(f"{TOPICS}/{name}")
+                if topic is None:
+                    continue
+                for node_id, directory in self.new_disks.items():
+                    assigned = node_id in topic.data.partitions[number].replicas
+                    if assigned and (node_id not in state.isr or state.directories.get(node_id) != directory):
+                        return True
+        self.new_disks.clear()
+        return False
+
+    def zookeeper_away(self) -> None:
+        if not self.ensemble.away:
+            self.world.census["zookeeper away"] += 1
+            self.world.trace("zookeeper is away")
+            self.ensemble.leave()
+            self.world.after(self.world.between(100, 3 * SESSION_MS), self.ensemble.come_back)
+
+    def slow(self) -> None:
+        before = self.network.slow_ms
+        self.network.slow_ms = self.world.between(20, 400)
+        self.world.after(self.world.between(500, 5_000), lambda: setattr(self.network, "slow_ms", min(before, 20)))
+
+    def lossy(self) -> None:
+        self.network.lost = self.world.rng.uniform(0.01, 0.2)
+        self.world.after(self.world.between(500, 5_000), lambda: setattr(self.network, "lost", 0.0))
+
+    def break_log(self) -> None:
+        """One log of one node fails until the node starts again."""
+        node = self.any_node()
+        if node is None or not node.disk.models or self.new_disks or any(each.disk.failing for each in self.nodes):
+            return
+        place = self.world.rng.choice(sorted(node.disk.models))
+        self.world.census["broken log"] += 1
+        self.world.trace(f"{node.name}: {place} cannot be written any more")
+        node.disk.failing.add(place)
+        self.world.after(self.world.between(1_000, 8_000), lambda: self._mend_log(node, place))
+
+    def _mend_log(self, node: SimNode, place: TopicPartition) -> None:
+        node.disk.failing.discard(place)
+        if node.alive:
+            self.down(node, back_ms=100)
+
+    def delete_topic(self) -> None:
+        if f"{TOPICS}/orders" not in self.ensemble.committed.nodes:
+            return
+        self.world.census["topic deleted"] += 1
+        self.operator.multi([Create(f"{DELETED}/orders", None)], lambda _: None)
+        self._make_again()
+
+    def _make_again(self) -> None:
+        if f"{TOPICS}/orders" in self.ensemble.committed.nodes:
+            self.world.after(300, self._make_again)
+            return
+        partitions = sum(each.place.topic == "orders" for each in self.producers)
+        self._make_topic("orders", max(partitions, 1))
+
+    def change_settings(self) -> None:
+        znode = self.ensemble.committed.nodes.get(f"{TOPICS}/orders")
+        if znode is None:
+            return
+        topic = replace(znode.data, configs={"min.insync.replicas": str(self.world.between(1, 3))})
+        self.operator.multi([Put(f"{TOPICS}/orders", topic, znode.version)], lambda _: None)
+
+    def all_power(self) -> None:
+        """The whole house goes dark."""
+        if self.new_disks:
+            return
+        self.world.census["all power"] += 1
+        for node in self.nodes:
+            if node.alive:
+                self.down(node, power=True)
+
+    def drain(self) -> None:
+        node = self.any_node()
+        seat = next((each.seat for each in self.nodes if each.alive and each.seat.machine is not None), None)
+        if node is None or seat is None:
+            return
+        self.world.census["drain"] += 1
+        seat.tell(Drain(0, node.id))
+        self.world.after(self.world.between(500, 5_000), lambda: self._undrain(node))
+
+    def _undrain(self, node: SimNode) -> None:
+        for each in self.nodes:
+            if each.alive and not each.frozen:
+                each.seat.tell(Drain(0, node.id, on=False))
+
+    # The end.
+
+    def _heal(self) -> None:
+        self.world.trace("all faults end")
+        self.network.mend()
+        self.network.lost, self.network.slow_ms = 0.0, 8
+        if self.ensemble.away:
+            self.ensemble.come_back()
+        for node in self.nodes:
+            self._undrain(node)
+            broken, node.disk.failing = node.disk.failing, set()
+            if node.alive and broken:
+                node.kill()
+            if not node.alive:
+                node.start()
+
+    def _is_well(self) -> None:
+        """14: every unit has a leader, everybody is in sync, everything is committed."""
+        world = self.world
+        states = {path: znode for path, znode in self.ensemble.committed.nodes.items() if path.endswith("/state")}
+        topics = [path for path in self.ensemble.committed.nodes if path.startswith(TOPICS) and path.count("/") == 3]
+        for path in topics:
+            for number in range(len(self.ensemble.committed.nodes[path].data.partitions)):
+                if f"{path}/partitions/{number}/state" not in states:
+                    world.violated("Liveness", f"{path}-{number} has no state")
+        if not states:
+            world.violated("Liveness", "no states at all")
+        for path, znode in states.items():
+            state = znode.data
+            name, number = path.split("/")[3], int(path.split("/")[5])
+            place = TopicPartition(name, number)
+            topic = self.ensemble.committed.nodes[f"{TOPICS}/{name}"].data
+            replicas = topic.partitions[number].replicas
+            if state.leader < 0:
+                world.violated("Liveness", f"{place} has no leader: {state}")
+                continue
+            if set(state.isr) != set(replicas):
+                world.violated("Liveness", f"{place}: in sync are {state.isr} of {replicas}; {state}")
+            led = self.nodes[state.leader - 1].replicas.led.get(place)
+            if led is None:
+                world.violated("Liveness", f"{place}: node {state.leader} does not lead it")
+            elif led.log.high_watermark != led.log.end:
+                world.violated("Liveness", f"{place}: {led.log.high_watermark} of {led.log.end} is committed")
+        assert LAG_MS < QUIET_MS
+
+
+FAULTS: dict[str, Callable[[Run], None]] = {
+    "kill": Run.kill,
+    "power": lambda run: run.kill(power=True),
+    "freeze": Run.freeze,
+    "cut": lambda run: run.cut(both=True),
+    "one way": lambda run: run.cut(both=False),
+    "zookeeper cut": Run.cut_from_zookeeper,
+    "disk": Run.lose_disk,
+    "away": Run.zookeeper_away,
+    "bounce": lambda run: run.kill(back_ms=run.world.between(10, 300)),
+    "slow": Run.slow,
+    "lossy": Run.lossy,
+    "broken log": Run.break_log,
+    "delete topic": Run.delete_topic,
+    "settings": Run.change_settings,
+    "all power": Run.all_power,
+    "drain": Run.drain,
+}
+
+
+def run_seed(seed: int, weather: Weather | None = None, *, keep_trace: bool = False) -> Result:
+    began = time.perf_counter()
+    run = Run(seed, weather or Weather(nodes=3 + seed % 3), keep_trace=keep_trace)
+    result = Result(seed)
+    try:
+        run.go()
+    except Violated as error:
+        result.violation = str(error)
+    result.events, result.seconds = run.world.events, time.perf_counter() - began
+    result.census, result.lines, result.digest = dict(run.world.census), run.world.lines, run.world.digest
+    return result

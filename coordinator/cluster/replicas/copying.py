@@ -96,7 +96,7 @@ class Fetcher:
     def failed(self, request: FetchRequest, now_ms: int) -> None:
         """No answer came: the session may have gone on without us, so a new one is begun."""
         if request is self._under_way:
-            self._begin_anew()
+            self.begin_anew()
             self._not_before_ms = now_ms + self._backoff_ms
 
     def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, str]]:
@@ -106,7 +106,7 @@ class Fetcher:
             return []
         self._under_way = None
         if answer.code:
-            self._begin_anew()
+            self.begin_anew()
             if answer.code not in (NO_SUCH_SESSION, WRONG_SESSION_EPOCH):
                 self._not_before_ms = now_ms + self._backoff_ms
             return []
@@ -115,13 +115,15 @@ class Fetcher:
         return [(part.place, why) for part in answer.parts if (why := self._take(part, now_ms)) is not None]
 
     def kept(self, places: Iterable[TopicPartition]) -> None:
-        """These have been flushed, as far as they went when the flush began."""
+        """These have been flushed, as far as they went when the flush began: what was written since, as a leader,
+        takes another one."""
         for place in places:
             if place in self.unkept:
-                self.unkept.discard(place)
-                self._changed[place] = None
                 copy = self._copies[place]
                 copy.follower.keep(copy.log.kept)
+                if copy.follower.kept == copy.follower.end:
+                    self.unkept.discard(place)
+                    self._changed[place] = None
 
     def next_ms(self) -> int | None:
         """When a request is due, at the latest; None while there is nothing to ask, or nothing may be asked."""
@@ -131,7 +133,11 @@ class Fetcher:
             return self._not_before_ms
         return max(self._not_before_ms, min(self._waiting.values(), default=self._not_before_ms))
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Name everything in the next request. What is under way is void.
+
+        After a new registration, too: a leader takes in the node epoch of a request for what it names only.
+        """
         self._under_way = None
         self._session = self._session_epoch = 0
         self._told, self._forgotten = {}, {}

@@ -72,6 +72,8 @@ class Replicas:
     def registered(self, node_epoch: int) -> None:
         """This node has registered anew."""
         self._peer(self.me).epoch = node_epoch
+        for fetcher in self.fetchers.values():
+            fetcher.begin_anew()
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """(leader, leader epoch) as the image has it; (NOBODY, NO_EPOCH) for what it does not know."""
@@ -355,6 +357,7 @@ class Replicas:
         gone = view is None or view.status is NodeStatus.GONE
         peer.epoch = NO_EPOCH if view is None or gone else view.epoch
         peer.leaving = view is not None and view.status is NodeStatus.SHUTTING_DOWN
+        self.serving.registered(node_id)
 
     def _fetcher(self, node: int) -> Fetcher:
         if node not in self.fetchers:

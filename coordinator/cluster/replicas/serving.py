@@ -68,12 +68,13 @@ class Parked:
 class Session:
     """One follower's session. `news`: partitions to look at before the next answer, in order."""
 
-    __slots__ = ("copied", "epoch", "id", "news", "parked", "peer")
+    __slots__ = ("copied", "epoch", "id", "news", "node_epoch", "parked", "peer")
 
     def __init__(self, session_id: int, peer: Peer) -> None:
         self.id = session_id
         self.epoch = 1
         self.peer = peer
+        self.node_epoch = NO_EPOCH
         self.copied: dict[TopicPartition, Copied] = {}
         self.news: dict[TopicPartition, None] = {}
         self.parked: Parked | None = None
@@ -110,6 +111,7 @@ class Serving:
         self._end_parked(session)
         for place in request.forgotten:
             self._forget(session, place)
+        session.node_epoch = request.node_epoch
         number = peer.asks(now_ms, anew=request.session_epoch == 0)
         refused: list[FetchedPart] = []
         may_wait = True
@@ -122,6 +124,15 @@ class Serving:
                 may_wait = may_wait and led.leader.may_park(led.half, peer)
         if not self._answer(session, reply, number, refused, now_ms, now=bool(refused) or not may_wait or wait_ms <= 0):
             session.parked = Parked(reply, number, now_ms + wait_ms)
+
+    def registered(self, node: int) -> None:
+        """The image has caught up with a registration by which a node had asked already. That counted for nothing (L4),
+        and where nothing changes it is not said again: so it counts now, as of when it was said."""
+        session = self._sessions.get(node)
+        if session is None or session.node_epoch != session.peer.epoch:
+            return
+        for copied in list(session.copied.values()):
+            self._take(session, copied.item, session.node_epoch, session.peer.heard_ms)
 
     def happened(self, place: TopicPartition) -> None:
         """Records came, the high watermark or the start moved, or this node leads no more: followers are to know."""

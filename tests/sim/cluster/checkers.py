@@ -1,5 +1,7 @@
 """What must hold in a cluster after every event, as `cluster.md` numbers it."""
 
+from itertools import pairwise
+
 from muster.coordinator.cluster.facts import OFFSETS, State, Topic, TopicPartition, halves, unit_of
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.node import SimNode
@@ -28,7 +30,7 @@ class Checkers:
         self._zxid = 0
         self._states: dict[str, State] = {}
         self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
-        self._shown: dict[tuple[int, int, TopicPartition, int], int] = {}
+        self._shown: dict[tuple[int, int, tuple[TopicPartition, bytes], int], int] = {}
         self._deleted: dict[int, int] = {}
         self._looks = 0
 
@@ -125,7 +127,7 @@ class Checkers:
             elif self._led[key] != node.id:
                 self._violated("OneLeader", f"{unit} epoch {leader.epoch}: {self._led[key]} and {node.id}")
             for half, place in zip(leader.halves, halves(unit), strict=True):
-                shown = (node.id, node.life, place, leader.epoch)
+                shown = (node.id, node.life, (place, led.topic_id), leader.epoch)
                 before = self._shown.get(shown, -1)
                 if half.high_watermark < before:
                     self._violated("WatermarkRises", f"{place}: {before}, then {half.high_watermark} at {node.name}")
@@ -199,7 +201,7 @@ class Checkers:
                 place = TopicPartition(topic.name, number)
                 held = [node.disk.models.get(place) for node in self.nodes]
                 models = [each[1] for each in held if each is not None and each[0] == topic_id]
-                for one, other in zip(models, models[1:], strict=False):
+                for one, other in pairwise(models):
                     start, end = max(one.start, other.start), min(one.end, other.end)
                     ours = one.records[start - one.start : end - one.start]
                     theirs = other.records[start - other.start : end - other.start]

@@ -45,7 +45,7 @@ class Asker:
 
 
 class Producer(Asker):
-    """Sends numbered records to one partition, one batch after the other, acks=all; a batch is sent until it is kept."""
+    """Sends numbered records to one partition, batch after batch, acks=all; each is sent until it is kept."""
 
     def __init__(
         self, world: World, network: Network, nodes: list[SimNode], name: str, place: TopicPartition, promises: Promises
@@ -86,7 +86,7 @@ class Producer(Asker):
                 self.world.census["not acked"] += 1
                 self.world.after(100, self._send)
 
-        self.network.ask(self.name, leader, Produce(self.place, batch), sent, patience_ms=3_000, by=self.name)
+        self.network.ask(self.name, leader, Produce(self.place, topic_id, batch), sent, patience_ms=3_000, by=self.name)
 
 
 class Reader(Asker):
@@ -137,5 +137,5 @@ class Reader(Asker):
                 self.offset = max(outcome.offset, 0)
             self.world.after(wait_ms, self._fetch)
 
-        ask = Consume(self.place, self.offset)
+        ask = Consume(self.place, topic_id, self.offset)
         self.network.ask(self.name, leader, ask, fetched, patience_ms=2_000, by=self.name)

@@ -17,6 +17,7 @@ from muster.coordinator.cluster.lease import lease_of
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.replicas.serving import Led
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.disk import Disk, SimLog
 from tests.sim.cluster.network import Broken, Host, Network, Refused
@@ -36,6 +37,7 @@ class Produce(NamedTuple):
     """A producer's batch for one partition, acks=all."""
 
     place: TopicPartition
+    topic_id: bytes
     values: tuple[object, ...]
 
 
@@ -47,6 +49,7 @@ class Produced(NamedTuple):
 
 class Consume(NamedTuple):
     place: TopicPartition
+    topic_id: bytes
     offset: int
 
 
@@ -262,7 +265,7 @@ class SimNode:
     # Records.
 
     def _produce(self, request: Produce, reply: Callable[[Any], None]) -> None:
-        led = self.replicas.led.get(request.place)
+        led = self._led(request)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if led is None else led.leader.may_append(-1)
         if led is None or code != ErrorCode.NONE:
             reply(Produced(code))
@@ -280,6 +283,10 @@ class SimNode:
         self._parked.setdefault(request.place, []).append((log.end, first, led.leader.epoch, reply))
         self._flush_soon([request.place])
         self._settle()
+
+    def _led(self, request: Produce | Consume) -> Led | None:
+        led = self.replicas.led.get(request.place)
+        return led if led is not None and led.topic_id == request.topic_id else None
 
     def _answer_parked(self, place: TopicPartition) -> None:
         """L2: what became of the appends that wait."""
@@ -299,7 +306,7 @@ class SimNode:
             self._parked[place] = still
 
     def _consume(self, request: Consume, reply: Callable[[Any], None]) -> None:
-        led = self.replicas.led.get(request.place)
+        led = self._led(request)
         if led is None or led.leader.over:
             reply(Consumed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.cluster.controller.settings import Settings
-
 from muster.coordinator.cluster.controller.events import Drain
+from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
@@ -135,6 +134,9 @@ class Run:
         self.world.census["power" if power else "kill"] += 1
         node.kill(power=power)
         wait_ms = self.world.between(50, 3 * SESSION_MS) if back_ms is None else back_ms
+        self._start_after(node, wait_ms)
+
+    def _start_after(self, node: SimNode, wait_ms: int) -> None:
         life = node.life
         self.world.after(wait_ms, lambda: node.start() if node.life == life and not node.alive else None)
 

@@ -76,7 +76,7 @@ class Seat:
         self._reign = 0
         self._proved_ms = 0
         self._wake = 0
-        self._looking = False
+        self._reigning = False
 
     # The session.
 
@@ -112,7 +112,9 @@ class Seat:
                 # Z3: this node holds the lock of its directory, so that was its own former life.
                 self._zookeeper.multi([Delete(path)], lambda _: self._again(self._register))
             else:
-                self._node.trace("another node has this id")
+                # Its former disk's registration: the process ends with exit code 5, and whoever looks after it starts
+                # it again.
+                self._again(self._register)
 
         self._zookeeper.multi([Create(path, mine, ephemeral=True)], made)
 
@@ -133,7 +135,10 @@ class Seat:
     # The election.
 
     def _look(self, _: str = "") -> None:
-        self._zookeeper.get(CONTROLLER, self._looked, self._look)
+        self._zookeeper.get(CONTROLLER, self._looked, self._fired)
+
+    def _fired(self, _: str) -> None:
+        self._look()
 
     def _looked(self, found: Any) -> None:
         if isinstance(found, Exception):
@@ -141,7 +146,7 @@ class Seat:
         elif found is None:
             self.controller = None
             self._zookeeper.get(EPOCH, self._stand)
-        elif found.owner == self._zookeeper.session and self.machine is None:
+        elif found.owner == self._zookeeper.session and not self._reigning:
             # Ours, though the answer was lost; or this node resigned, for it could not prove it. Begin a reign anew.
             self._zookeeper.multi([Delete(CONTROLLER)], lambda _: self._again(self._look))
         else:
@@ -179,6 +184,7 @@ class Seat:
     def _elected(self, epoch: int, epoch_version: int, sent_ms: int) -> None:
         self._resign()
         self._reign += 1
+        self._reigning = True
         reign = self._reign
         self.controller = self._node.id
         self._proved_ms = sent_ms
@@ -235,6 +241,7 @@ class Seat:
             self._step(events.Resigned())
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
+        self._reigning = False
         self._reign += 1
 
     @property

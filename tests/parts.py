@@ -180,6 +180,7 @@ REST = (
             "tests/sim/test_zookeeper_sim.py::test_no_seed_breaks_a_rule",
             "tests/sim/test_central_sim.py::test_no_seed_breaks_a_rule",
             "tests/sim/cluster/test_unit_schedules.py::test_no_schedule_breaks_a_rule",
+            "tests/sim/cluster/test_cluster_sim.py::test_clusters_in_bad_weather",
             "tests/sim/test_sim.py::test_a_group_of_what_is_left_beside_a_damaged_record_never_comes_to_rest",
         ),
     ),

@@ -41,6 +41,7 @@ Step: TypeAlias = Lead | Follow | Rest
 class Part:
     """What a node does with one unit: at which epoch, after whom. leader NOBODY: it rests."""
 
+    topic_id: bytes
     leader: int = NOBODY
     epoch: int = NO_EPOCH
     partition_epoch: int = NO_EPOCH
@@ -67,11 +68,16 @@ class Hosting:
             return NOBODY, NO_EPOCH
         return part.leader, part.epoch
 
-    def learn(self, unit: TopicPartition, state: State, replicas: tuple[int, ...]) -> Step | None:
+    def is_of_another(self, unit: TopicPartition, topic_id: bytes) -> bool:
+        """Whether what this node does with the unit is about a former topic of the same name."""
+        part = self._parts.get(unit)
+        return part is not None and part.topic_id != topic_id
+
+    def learn(self, unit: TopicPartition, topic_id: bytes, state: State, replicas: tuple[int, ...]) -> Step | None:
         """The image says so of a unit. None: nothing changes here."""
         if self._me not in replicas:
             return self._rest(unit)
-        part = self._parts.setdefault(unit, Part())
+        part = self._parts.setdefault(unit, Part(topic_id))
         if state.leader_epoch < part.epoch:
             return None  # an image that is behind what was shown here already
         if state.leader == self._me:
@@ -83,7 +89,7 @@ class Hosting:
         if (part.leader, part.epoch) == (state.leader, state.leader_epoch):
             part.partition_epoch, part.replicas = state.partition_epoch, replicas
             return None
-        self._parts[unit] = Part(state.leader, state.leader_epoch, state.partition_epoch, replicas)
+        self._parts[unit] = Part(topic_id, state.leader, state.leader_epoch, state.partition_epoch, replicas)
         self._deposed.pop(unit, None)
         return Follow(unit, state)
 
@@ -107,7 +113,7 @@ class Hosting:
         same = (part.leader, part.epoch) == (self._me, state.leader_epoch)
         if same and state.partition_epoch <= part.partition_epoch and replicas == part.replicas:
             return None
-        self._parts[unit] = Part(self._me, state.leader_epoch, state.partition_epoch, replicas)
+        self._parts[unit] = Part(part.topic_id, self._me, state.leader_epoch, state.partition_epoch, replicas)
         self._deposed.pop(unit, None)
         return Lead(unit, state, replicas)
 

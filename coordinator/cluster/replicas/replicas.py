@@ -89,24 +89,26 @@ class Replicas:
             self._meet(node_id)
         for topic_id, name in changes.deleted.items():
             self._delete_all(name, topic_id)
+        for name in changes.unknown:
+            self._forgotten(name)
         units = dict.fromkeys(unit_of(moved.place) for moved in changes.partitions)
         for name in changes.configs:
             units.update(dict.fromkeys(unit for unit in self.leaders if unit.topic == name))
         for unit in units:
             self._learn(unit, now_ms)
-        for name in changes.unknown:
-            self._forgotten(name)
 
     def _learn(self, unit: TopicPartition, now_ms: int) -> None:
         view, topic = self._image.partition(unit), self._image.topics.get(unit.topic)
         if view is None or topic is None or any(self._image.partition(half) is None for half in halves(unit)):
             return  # a shard of which only one half is told yet
+        if self._hosting.is_of_another(unit, topic.topic_id):
+            self._leave(unit)  # it was deleted and made again: its epochs have begun anew
         state = state_of(view)
         leader = self.leaders.get(unit)
         if leader is not None and leader.epoch == state.leader_epoch and state.leader == self.me:
             leader.learn(state, peers_of(view.replicas, self._peers), self._min_isr(unit), now_ms)
             self._stirred(leader)
-        step = self._hosting.learn(unit, state, view.replicas)
+        step = self._hosting.learn(unit, topic.topic_id, state, view.replicas)
         match step:
             case Lead() if leader is None or leader.epoch != state.leader_epoch:
                 self._lead(unit, state, view.replicas, now_ms)
@@ -199,6 +201,12 @@ class Replicas:
         if unit in self.promises:
             self.promises[unit].follow(None)
 
+    def _leave(self, unit: TopicPartition) -> None:
+        """Have no part in it any more; what is on the disk stays."""
+        self._stop_leading(unit)
+        self._stop_copying(unit)
+        self._hosting.forget(unit)
+
     def _let_go(self, unit: TopicPartition, view: PartitionView) -> None:
         """F11: a copy that is no longer assigned here goes once enough others have everything."""
         if len(view.isr) < min(self._min_isr(unit), len(view.replicas)):
@@ -214,9 +222,7 @@ class Replicas:
             if place.topic != name or held_id != topic_id:
                 continue
             if self._holds(place, topic_id):
-                self._stop_leading(unit_of(place))
-                self._stop_copying(unit_of(place))
-                self._hosting.forget(unit_of(place))
+                self._leave(unit_of(place))
             self._logs.delete(place, topic_id)
             self.strays.pop(place, None)
 
@@ -226,13 +232,13 @@ class Replicas:
         return any(each is not None and each.topic_id == topic_id for each in (led, copy))
 
     def _forgotten(self, name: str) -> None:
-        """A full image names the topic no more, and does not say that it was deleted: keep what is here (F11)."""
+        """The image names the topic no more, or one of another id by this name, and does not say that it was deleted:
+        keep what is here (F11)."""
+        known = self._image.topics.get(name)
         for place, topic_id in self._logs.held():
-            if place.topic == name:
+            if place.topic == name and (known is None or known.topic_id != topic_id):
                 if self._holds(place, topic_id):
-                    self._stop_leading(unit_of(place))
-                    self._stop_copying(unit_of(place))
-                    self._hosting.forget(unit_of(place))
+                    self._leave(unit_of(place))
                 self.strays[place] = topic_id
 
     def _broke(self, unit: TopicPartition, why: str) -> None:

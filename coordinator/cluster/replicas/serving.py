@@ -187,6 +187,7 @@ class Serving:
         session.news[item.place] = None
         led = self._led.get(item.place)
         if led is None or led.topic_id != item.topic_id:
+            del session.news[item.place]
             return self._not_led(copied, led)
         found = led.leader.fetched(
             led.half,

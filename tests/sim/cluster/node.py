@@ -7,9 +7,8 @@ producers and answers readers. It decides nothing; `coordinator.replication` per
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.controller.settings import Settings
-
 from muster.coordinator.cluster.controller import effects, events
+from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus
 from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer

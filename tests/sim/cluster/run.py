@@ -74,7 +74,7 @@ class Run:
         for number in range(2):
             for topic in (OFFSETS, LEDGER):
                 self._client(TopicPartition(topic, number))
-        self.world.after(2_000, self._weather)
+        self.world.after(2_000 + self.world.between(0, self.weather.fault_every_ms), self._weather)
         self.world.run(START_MS + self.weather.lasts_ms, self.checkers.look)
         self._heal()
         self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS, self.checkers.look)

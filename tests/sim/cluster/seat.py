@@ -6,12 +6,11 @@ What `coordinator.replication` does with kazoo, in callbacks. Znodes hold facts 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import Settings
-
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.controller.effects import Effect
 from muster.coordinator.cluster.controller.events import ClusterVersion, Event
+from muster.coordinator.cluster.controller.machine import Controller
+from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NO_EPOCH, Node, State, Topic, TopicPartition
 from muster.coordinator.cluster.image import NOTHING, Image, Known
 from tests.sim.cluster.zookeeper import (
@@ -194,7 +193,7 @@ class Seat:
             if reign != self._reign:
                 return
             if isinstance(found, Exception):
-                self._again(lambda: self._zookeeper.get(VERSION, read))
+                self._node.later(RETRY_MS, lambda: self._zookeeper.sync(synced))
                 return
             self.machine = Controller(self._settings)
             image = self._node.image
@@ -205,7 +204,11 @@ class Seat:
             self._watch_topics()
             self._watch_deleted()
 
-        self._zookeeper.sync(lambda _: self._zookeeper.get(VERSION, read))
+        def synced(outcome: Any) -> None:
+            if reign == self._reign:
+                read(outcome) if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, read)
+
+        self._zookeeper.sync(synced)
         self._prove(reign, epoch_version)
         self._doubt(reign)
 

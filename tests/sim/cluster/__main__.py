@@ -1,0 +1,67 @@
+"""`python -m tests.sim.cluster`: run seeds of a simulated cluster, say what they met, and how to repeat a failure."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.sim.cluster.run import Result, Weather, run_seed
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one seed")
+    parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K seeds (default 50)")
+    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
+    parser.add_argument("--unclean", action="store_true", help="unclean elections are allowed")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write everything that happened; needs --seed")
+    options = parser.parse_args()
+    if options.seed is None and options.trace:
+        parser.error("--trace is about one run: name it with --seed N")
+    return options
+
+
+def weather_of(seed: int, *, unclean: bool) -> Weather:
+    """Three to five nodes, as the seed says."""
+    return Weather(nodes=3 + seed % 3, unclean=unclean)
+
+
+def results(options: argparse.Namespace) -> Iterator[Result]:
+    seeds = range(options.start, options.start + options.seeds)
+    weather = [weather_of(seed, unclean=options.unclean) for seed in seeds]
+    if options.jobs == 1:
+        yield from map(run_seed, seeds, weather)
+        return
+    with ProcessPoolExecutor(options.jobs) as pool:
+        yield from pool.map(run_seed, seeds, weather)
+
+
+def main() -> int:
+    options = arguments()
+    if options.seed is not None:
+        weather = weather_of(options.seed, unclean=options.unclean)
+        runs = [run_seed(options.seed, weather, keep_trace=options.trace is not None)]
+        if options.trace:
+            options.trace.write_text("\n".join(runs[0].lines) + "\n")
+    else:
+        runs = []
+        for each in results(options):
+            runs.append(each)
+            if each.violation:
+                print(f"seed {each.seed}: {each.violation.splitlines()[0][:600]}", flush=True)
+    census: Counter[str] = Counter()
+    for each in runs:
+        census.update(each.census)
+    failed = [each for each in runs if each.violation]
+    print(f"{len(runs)} seeds, {sum(each.events for each in runs)} events, {len(failed)} failed")
+    print(", ".join(f"{count} {what}" for what, count in sorted(census.items())))
+    for each in failed[:5]:
+        extra = " --unclean" if options.unclean else ""
+        print(f"again: python -m tests.sim.cluster --seed {each.seed}{extra} --trace FILE\n{each.violation[:1200]}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,30 @@
+"""Simulated clusters in all weather: nothing acknowledged is lost, one leads at a time, and all is well in the end."""
+
+import pytest
+
+from tests.sim.cluster.__main__ import weather_of
+from tests.sim.cluster.run import Weather, run_seed
+
+
+def test_a_cluster_in_fine_weather_loses_nothing_and_elects_once() -> None:
+    result = run_seed(1, Weather(fault_every_ms=10**9, lasts_ms=8_000))
+    assert not result.violation
+    assert result.census["acked"] > 500
+    assert result.census["start"] == 3
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_cluster_in_bad_weather(seed: int) -> None:
+    result = run_seed(seed, weather_of(seed, unclean=False))
+    assert not result.violation, f"{result.violation}\npython -m tests.sim.cluster --seed {seed} --trace FILE"
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_clusters_in_bad_weather(seed: int) -> None:
+    result = run_seed(seed, weather_of(seed, unclean=False))
+    assert not result.violation, f"{result.violation}\npython -m tests.sim.cluster --seed {seed} --trace FILE"
+
+
+def test_a_run_is_the_same_twice() -> None:
+    weather = Weather(lasts_ms=6_000)
+    assert run_seed(5, weather).digest == run_seed(5, weather).digest

@@ -7,6 +7,7 @@ answer is the same, and takes as long.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -186,6 +187,10 @@ class Login:
     def ended(self, why: str) -> None:
         """Whoever it is may be here no longer."""
         self._connection.cut(why)
+
+    def ends_earlier(self, by_s: float) -> None:
+        """By so much than it was told."""
+        self._peer.identity = replace(self._peer.identity, until_s=self._peer.identity.until_s - by_s)
 
     def gone(self) -> None:
         """The connection is at its end."""

@@ -82,6 +82,15 @@ class Gate:
             if token_id and token_id not in tokens and not timeout.expired():
                 timeout.reschedule(now_s)
 
+    def clock_moved(self, by_s: float) -> None:
+        """By so much the wall clock has gone on more than the time that passed (see `WallClock`)."""
+        self._known = {key: each for key, each in self._known.items() if each.until_s == inf}
+        self._seen = {authorization for _, authorization in self._known}
+        now_s = asyncio.get_running_loop().time()
+        for timeout in self._lasting:
+            if (end_s := timeout.when()) is not None and not timeout.expired():
+                timeout.reschedule(max(now_s, end_s - by_s))
+
     def believed(self, identity: Identity) -> bool:
         """Whether its token, if it came by one that can be revoked, was not."""
         return not identity.token_id or identity.token_id in self._state.tokens

@@ -47,6 +47,7 @@ class Logins:
         self._failed = failed
         self._hashing = Hashing("muster-login")
         self._here: dict[str, set[Login]] = {}
+        self._by_token: set[Login] = set()
 
     def begin(self, mechanism: str) -> Mechanism:
         """See `Desk`."""
@@ -94,16 +95,25 @@ class Logins:
 
     def came(self, login: Login) -> None:
         """See `Desk`."""
-        if login.identity.mechanism != "OAUTHBEARER":
+        if login.identity.mechanism == "OAUTHBEARER":
+            self._by_token.add(login)
+        else:
             self._here.setdefault(login.identity.principal.name, set()).add(login)
 
     def left(self, login: Login) -> None:
         """See `Desk`."""
+        self._by_token.discard(login)
         name = login.identity.principal.name
         if logins := self._here.get(name):
             logins.discard(login)
             if not logins:
                 del self._here[name]
+
+    def clock_moved(self, by_s: float) -> None:
+        """By so much the wall clock has gone on more (see `WallClock`): tokens end so much earlier. What clients were
+        told stands where it was set back."""
+        for login in self._by_token:
+            login.ends_earlier(max(0.0, by_s))
 
     def changed(self) -> None:
         """Users may have gone: their connections go with them."""

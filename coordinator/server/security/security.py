@@ -1,5 +1,6 @@
 """What a node that asks who may do what is made of. Made, and imported, only with `authorizer=acl`."""
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import Final
@@ -25,6 +26,7 @@ from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_owners import TopicOwners
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
+from muster.coordinator.server.security.wall import WallClock
 from muster.storage.broker.broker import Broker
 
 SALTS: Final = "salts"
@@ -69,6 +71,7 @@ class Security:
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
         self.accounts = Accounts(self.store)
+        self._turning: asyncio.Task[None] | None = None
         self.scram_users = NodeScramUsers(self.accounts, self.audit)
 
     def load(self) -> None:
@@ -83,14 +86,21 @@ class Security:
         await self.trail.start()
         if self.keys is not None:
             await self.keys.start()
+        self._turning = asyncio.create_task(WallClock(self._clock_moved).turn())
         if SALTS not in self.store.state.secrets:
             await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(32))])
 
     async def stop(self) -> None:
+        if self._turning is not None:
+            self._turning.cancel()
         if self.keys is not None:
             self.keys.close()
         self.logins.close()
         await self.trail.stop()
+
+    def _clock_moved(self, by_s: float) -> None:
+        self.gate.clock_moved(by_s)
+        self.logins.clock_moved(by_s)
 
     def _secret(self) -> bytes:
         return self.store.state.secrets[SALTS]

@@ -272,6 +272,24 @@ def test_a_login_ends_when_it_was_not_shown_again_but_never_while_an_answer_is_h
     told(story, connections_max_reauth_ms="60000")
 
 
+def test_a_login_by_a_token_ends_earlier_when_the_clock_was_set_forward_and_no_other_does() -> None:
+    async def story(house: House) -> None:
+        async with house.client() as connection, house.client() as other:
+            await scram(connection)
+            await scram(other, "bob")
+            (login,) = house.desk._here["alice"]
+            login._peer.identity = replace(login.identity, mechanism="OAUTHBEARER", until_s=time.monotonic() + 3_600)
+            house.desk.came(login)
+            house.desk.clock_moved(-7_200)
+            await house.heartbeat(connection)
+            house.desk.clock_moved(7_200)
+            connection.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+            assert await connection.closed_by_node()
+            await house.heartbeat(other)
+
+    told(story, connections_max_reauth_ms="600000")
+
+
 def test_who_is_known_may_show_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(house: House) -> None:
         async with house.client() as connection:

@@ -12,6 +12,7 @@ from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security import gate as gate_module
 from muster.coordinator.server.security.gate import Gate, Signed
+from muster.coordinator.server.security.wall import WallClock
 from tests.support.logins import api_token
 
 FAILED = list[tuple[str, str, str, str]]
@@ -211,5 +212,47 @@ def test_a_signed_token_is_looked_at_anew_once_other_keys_count() -> None:
         assert "Bearer a.b.c" not in gate.seen
         with pytest.raises(NotAuthenticated):
             await gate.identify(host="h", authorization="Bearer a.b.c")
+
+    asyncio.run(run())
+
+
+async def as_long_as(gate: Gate, identity: Identity) -> None:
+    async with gate.lasting(identity):
+        await asyncio.sleep(30)
+
+
+def test_a_token_that_is_known_ends_by_the_clock_however_it_is_set() -> None:
+    """One of 90 days was believed a year later, as long as the node had seen it before the clock was set."""
+
+    async def run() -> None:
+        state, now = SecurityState(), {"wall": time.time(), "monotonic": 0.0}
+        text, change = api_token(1, until_ms=round((now["wall"] + 3_600) * 1_000))
+        endless, other = api_token(2)
+        state.apply([change, other])
+        gate = Gate(state, wall_s=lambda: now["wall"])
+        clock = WallClock(gate.clock_moved, lambda: now["wall"], lambda: now["monotonic"])
+        identity = await gate.identify(host="h", authorization=f"Bearer {text}")
+        await gate.identify(host="h", authorization=f"Bearer {endless}")
+        clock.look()
+        now["wall"] += 1.9
+        clock.look()
+        assert gate.known("h", f"Bearer {text}") is identity
+        stream = asyncio.create_task(as_long_as(gate, identity))
+        await asyncio.sleep(0)
+        now["wall"] += 7_200
+        clock.look()
+        with pytest.raises(NotAuthenticated):
+            await stream
+        assert gate.known("h", f"Bearer {text}") is None
+        assert gate.known("h", f"Bearer {endless}") is not None
+        with pytest.raises(NotAuthenticated):
+            await gate.identify(host="h", authorization=f"Bearer {text}")
+        now["wall"] -= 7_200
+        clock.look()
+        again = await gate.identify(host="h", authorization=f"Bearer {text}")
+        assert 3_590 < again.until_s - time.monotonic() < 3_600
+        now["wall"], now["monotonic"] = now["wall"] + 60, 60.0
+        clock.look()
+        assert gate.known("h", f"Bearer {text}") is again, "time has passed, and the clock with it"
 
     asyncio.run(run())

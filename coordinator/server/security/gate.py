@@ -84,8 +84,7 @@ class Gate:
 
     def clock_moved(self, by_s: float) -> None:
         """By so much the wall clock has gone on more than the time that passed (see `WallClock`)."""
-        self._known = {key: each for key, each in self._known.items() if each.until_s == inf}
-        self._seen = {authorization for _, authorization in self._known}
+        self._forget_if(lambda caller: caller.until_s != inf)
         now_s = asyncio.get_running_loop().time()
         for timeout in self._lasting:
             if (end_s := timeout.when()) is not None and not timeout.expired():

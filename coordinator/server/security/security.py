@@ -12,6 +12,7 @@ from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKe
 from muster.coordinator.security.identity import parse_principal
 from muster.coordinator.security.quotas.counts import Counts
 from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.server.driver.wall import WallClock
 from muster.coordinator.server.security.accounts import Accounts
 from muster.coordinator.server.security.acls import Acls
 from muster.coordinator.server.security.audit import AuditTrail
@@ -26,7 +27,6 @@ from muster.coordinator.server.security.store import SecurityStore
 from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_owners import TopicOwners
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
-from muster.coordinator.server.security.wall import WallClock
 from muster.storage.broker.broker import Broker
 
 SALTS: Final = "salts"

@@ -10,9 +10,9 @@ from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import Identity, Principal
 from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
+from muster.coordinator.server.driver.wall import WallClock
 from muster.coordinator.server.security import gate as gate_module
 from muster.coordinator.server.security.gate import Gate, Signed
-from muster.coordinator.server.security.wall import WallClock
 from tests.support.logins import api_token
 
 FAILED = list[tuple[str, str, str, str]]

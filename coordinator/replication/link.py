@@ -5,8 +5,6 @@ its own link. When it breaks, all that is under way fails at once; whether that 
 """
 
 import asyncio
-import errno
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
@@ -23,6 +21,7 @@ from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.replication import translate
 from muster.coordinator.replication.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
+from muster.coordinator.replication.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.sessions import Fetch
 from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchTold
 
@@ -47,22 +46,6 @@ BELIEVED: Final = " before a word was said; its log says whether it believes thi
 Answer = TypeVar("Answer")
 
 
-class LinkError(Exception):
-    """No answer. Whether the request was heard is not known."""
-
-
-class Refused(LinkError):
-    """Nobody listens there: the machine lives, and says so (ECONNREFUSED)."""
-
-
-class Silent(LinkError):
-    """Nothing was heard in time."""
-
-
-class Broken(LinkError):
-    """The connection ended, or what came is not what was asked for."""
-
-
 class Caller(NamedTuple):
     """Who calls: the cluster that is meant, and the node's id."""
 
@@ -79,10 +62,10 @@ class Pending(NamedTuple):
 class Link(asyncio.Protocol):
     """Build it with `connect`. What it raises is a LinkError, whatever happened."""
 
-    def __init__(self, me: Caller) -> None:
+    def __init__(self, me: Caller, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
         self._me = me
         self._client_id = client_id_of(me.cluster_id, me.node)
-        self._frames = Frames(MOST_ANSWER_BYTES)
+        self._frames = Frames(most_answer_bytes)
         self._pending: deque[Pending] = deque()
         self._correlation = 0
         self._heard = False
@@ -91,14 +74,23 @@ class Link(asyncio.Protocol):
         self._on_end: list[Callable[[LinkError], None]] = []
 
     @classmethod
-    async def connect(cls, address: Address, me: Caller, *, timeout_s: float, tls: "SSLContext | None" = None) -> Self:
-        """Connect and greet within `timeout_s`. With `tls` the other end has to be who it says at that host.
+    async def connect(
+        cls,
+        address: Address,
+        me: Caller,
+        *,
+        timeout_s: float,
+        tls: "SSLContext | None" = None,
+        most_answer_bytes: int = MOST_ANSWER_BYTES,
+    ) -> Self:
+        """Connect and greet within `timeout_s`. With `tls` the other end has to be who it says at that host. An answer
+        of more than `most_answer_bytes` ends the link.
 
         Raises Refused where every address of the host refuses, Silent where nothing is heard in time, else Broken.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                link: Self = await opened(cls, address, me, tls)
+                link: Self = await opened(lambda: cls(me, most_answer_bytes), address, tls)
                 try:
                     await link._greet()
                 except BaseException:
@@ -276,35 +268,16 @@ def read(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
     return meaning(decode_frame(f"{api}Response", VERSION_OF[api], frame, begin))
 
 
-async def opened(kind: "Callable[[Caller], Link]", address: Address, me: Caller, tls: "SSLContext | None") -> Any:
+async def opened(make: "Callable[[], Link]", address: Address, tls: "SSLContext | None") -> Any:
     """A connection to the first address of the host that takes one. Raises Refused, Broken."""
-    loop = asyncio.get_running_loop()
+    sock = await reached(address)
     try:
-        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Broken(f"{named(address)} is not known: {error.strerror or error}") from error
-    failures: list[OSError] = []
-    for family, _, protocol, _, place in found:
-        sock = socket.socket(family, socket.SOCK_STREAM, protocol)
-        sock.setblocking(False)
-        try:
-            await loop.sock_connect(sock, place)
-            _, link = await loop.create_connection(
-                lambda: kind(me), sock=sock, ssl=tls, server_hostname=address.host if tls is not None else None
-            )
-            return link
-        except OSError as error:
-            sock.close()
-            failures.append(error)
-        except BaseException:
-            sock.close()
-            raise
-    if all(error.errno == errno.ECONNREFUSED for error in failures):
-        raise Refused(f"{named(address)} refuses connections; nobody listens there")
-    last = failures[-1]
-    raise Broken(f"{named(address)} cannot be reached: {last.strerror or last}") from last
-
-
-def named(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _, link = await asyncio.get_running_loop().create_connection(
+            make, sock=sock, ssl=tls, server_hostname=address.host if tls is not None else None
+        )
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, OSError):  # ssl.SSLError is one
+            raise unreachable(address, error) from error
+        raise
+    return link

@@ -12,7 +12,8 @@ from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.apis import VERSION_OF
-from muster.coordinator.replication.link import Broken, Link
+from muster.coordinator.replication.link import Link
+from muster.coordinator.replication.reaching import Broken
 from muster.coordinator.replication.sessions import FETCH_SESSION_ID_NOT_FOUND, Asked, Fetch, Following
 from muster.coordinator.replication.words import (
     CurrentLeader,
@@ -228,7 +229,7 @@ def test_several_requests_may_be_under_way_and_are_answered_in_their_order() -> 
         await desk.until(lambda: len(desk.asked) == 2)
         assert link.under_way == 2
         desk.held.set()
-        assert await asyncio.gather(*both) == [ShutdownAnswered(ErrorCode.NONE), IsrAltered(ErrorCode.NONE)]
+        assert list(await asyncio.gather(*both)) == [ShutdownAnswered(ErrorCode.NONE), IsrAltered(ErrorCode.NONE)]
 
     play(story)
 

@@ -16,8 +16,9 @@ from muster.coordinator.kafka.codec.encoding import uvarint
 from muster.coordinator.replication import door as module
 from muster.coordinator.replication.apis import KEY_OF, client_id_of
 from muster.coordinator.replication.door import LIMITS, NodeDoor
-from muster.coordinator.replication.link import Broken
+from muster.coordinator.replication.reaching import Broken
 from muster.coordinator.replication.translate import fetch_request, shutdown_request, state_request
+from muster.coordinator.security.identity import Identity
 from tests.support.replication import CLUSTER, PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
 
 ELSEWHERE = "x" * 22
@@ -151,13 +152,13 @@ def test_what_names_no_cluster_in_itself_names_it_in_its_header() -> None:
     """ControlledShutdown, AlterPartition and OffsetForLeaderEpoch have no field for it."""
 
     async def story(desk: HeldDesk, door: NodeDoor) -> None:
-        for asking in (
-            lambda link: link.controlled_shutdown(77, deadline_s=PATIENCE_S),
-            lambda link: link.alter_partition(77, (), deadline_s=PATIENCE_S),
-            lambda link: link.epochs((), deadline_s=PATIENCE_S),
-        ):
-            with pytest.raises(Broken):
-                await asking(await linked(door, cluster_id=ELSEWHERE))
+        links = [await linked(door, cluster_id=ELSEWHERE) for _ in range(3)]
+        with pytest.raises(Broken):
+            await links[0].controlled_shutdown(77, deadline_s=PATIENCE_S)
+        with pytest.raises(Broken):
+            await links[1].alter_partition(77, (), deadline_s=PATIENCE_S)
+        with pytest.raises(Broken):
+            await links[2].epochs((), deadline_s=PATIENCE_S)
         raw = await Raw.to(door)
         raw.send("ControlledShutdown", 3, shutdown_request(2, 77), "consumer-1")
         assert await raw.ended()
@@ -244,7 +245,12 @@ def test_who_has_no_right_to_is_refused() -> None:
         assert desk.asked == []
 
     asked: list[str] = []
-    whys = play(story, may=lambda identity: bool(asked.append(str(identity.principal))))
+
+    def may(identity: Identity) -> bool:
+        asked.append(str(identity.principal))
+        return False
+
+    whys = play(story, may=may)
     assert whys == ["User:ANONYMOUS may not ask for OffsetForLeaderEpoch: it needs CLUSTER_ACTION on CLUSTER"]
     assert asked == ["User:ANONYMOUS"] * 5
 

@@ -4,14 +4,17 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 
 import pytest
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.codec.emitting import Buffer
 from muster.coordinator.replication import link as module
 from muster.coordinator.replication.apis import NODE_APIS
-from muster.coordinator.replication.link import Broken, Caller, Link, LinkError, Refused, Silent
+from muster.coordinator.replication.link import Caller, Link
+from muster.coordinator.replication.reaching import Broken, LinkError, Refused, Silent, refusals
 from tests.support.replication import CLUSTER, PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
 
 ME = Caller(CLUSTER, 2)
@@ -61,7 +64,7 @@ def greeting(frame: bytes, *left_out: str) -> bytes:
     return answered(frame, *encode("ApiVersionsResponse", 3, struct("ApiVersionsResponse")(api_keys=served)))
 
 
-def answered(frame: bytes, *body: bytes) -> bytes:
+def answered(frame: bytes, *body: Buffer) -> bytes:
     whole = frame[4:8] + b"".join(body)
     return len(whole).to_bytes(4, "big") + whole
 
@@ -98,6 +101,56 @@ def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse()
             door.give_back()
         with pytest.raises(Refused):
             await connecting(door.bound)
+
+    asyncio.run(story())
+
+
+def test_a_node_is_gone_that_refuses_time_after_time_and_silence_is_no_refusal() -> None:
+    """C9: three times within 300 ms."""
+    moments = count(100, 10)
+
+    async def story() -> None:
+        def now_ms() -> int:
+            return next(moments)
+
+        gone = Address("127.0.0.1", closed_port())
+        assert await refusals(gone, now_ms, within_ms=30_000, pause_ms=0) == (100, 110, 120)
+        assert await refusals(gone, now_ms, within_ms=0) == (), "there was no time to ask three times"
+        assert await refusals(Address("nowhere.invalid", 1), now_ms) == ()
+        with socket.socket() as frozen:
+            frozen.bind(("127.0.0.1", 0))
+            frozen.listen(1)
+            assert await refusals(Address(*frozen.getsockname()), now_ms, pause_ms=0) == ()
+        async with serving(HeldDesk()) as door:
+            assert await refusals(door.bound, now_ms) == ()
+
+    asyncio.run(story())
+
+
+def test_a_node_that_comes_back_between_two_tries_is_not_gone() -> None:
+    async def story() -> None:
+        place = Address("127.0.0.1", closed_port())
+        with socket.socket() as back:
+            back.bind(place)
+
+            def now_ms() -> int:
+                back.listen(1)
+                return 5
+
+            assert await refusals(place, now_ms, within_ms=30_000, pause_ms=0) == ()
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_larger_than_agreed_ends_the_link() -> None:
+    async def story() -> None:
+        big = struct("ControlledShutdownResponse.remaining_partitions")(topic_name="t" * 3_000)
+        said = struct("ControlledShutdownResponse")(remaining_partitions=[big])
+        body = b"\0" + b"".join(encode("ControlledShutdownResponse", 3, said))
+        async with stranger(lambda frame: greeting(frame) if is_greeting(frame) else answered(frame, body)) as address:
+            link = await Link.connect(address, ME, timeout_s=PATIENCE_S, most_answer_bytes=2_000)
+            with pytest.raises(Broken, match=r"a frame of .* bytes; expected 8 to 2000"):
+                await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
 
     asyncio.run(story())
 

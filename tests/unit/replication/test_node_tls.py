@@ -12,7 +12,7 @@ from muster.coordinator.cli.certs.making import Signed, common_name, server_cert
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.security.tls import BadCertificate
 from muster.coordinator.replication.door import NodeDoor
-from muster.coordinator.replication.link import Broken, LinkError
+from muster.coordinator.replication.reaching import Broken, LinkError
 from muster.coordinator.server.security.tls.listeners import Certificates, ListenerCertificates
 from tests.support import certificates as made
 from tests.support.replication import PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole

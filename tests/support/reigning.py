@@ -41,19 +41,62 @@ def place(text: str) -> TopicPartition:
     return TopicPartition(name, int(number))
 
 
-class Reigning:
-    """states: znodes of states, by partition, with their versions in `partition_epoch`. writes: all multis that were
-    done. notes, answers (by request), others: what came of the steps. hold: writes wait in `held`."""
+class Store:
+    """As much of ZooKeeper as writes need. states: by partition, with their znodes' versions. writes: all
+    multis that were done."""
 
-    def __init__(self, settings: Settings = SMALL) -> None:
-        self.controller = Controller(settings)
-        self.now_ms = 1_000
+    def __init__(self) -> None:
         self.epoch = 1
         self.version = ev.ClusterVersion(Known(1, 0), 0)
-        self.nodes: dict[int, Node] = {}
         self.topics: dict[str, Topic] = {}
         self.states: dict[TopicPartition, State] = {}
         self.writes: list[ef.Write] = []
+
+    def refusal(self, write: ef.Write) -> ev.Failure | None:
+        if write.epoch_version != self.epoch:
+            return ev.Failure.EPOCH
+        wrong = [
+            each
+            for each in write.operations
+            if isinstance(each, ef.PutState | ef.DropState) and self.version_of(each.place) != each.at
+        ]
+        topics = [each for each in write.operations if isinstance(each, ef.PutTopic)]
+        wrong_topics = [each for each in topics if self.topics[each.topic.name].version != each.topic.version]
+        if wrong or wrong_topics or write.cluster_version != self.version.version:
+            return ev.Failure.VERSION
+        return None
+
+    def version_of(self, place: TopicPartition) -> int:
+        return self.states[place].partition_epoch if place in self.states else NO_EPOCH
+
+    def perform(self, write: ef.Write) -> None:
+        places = [each.place for each in write.operations if isinstance(each, ef.PutState)]
+        assert len(places) == len(set(places)) <= 100
+        for operation in write.operations:
+            match operation:
+                case ef.PutState(at=at):
+                    self.states[operation.place] = as_read(operation.state, at + 1)
+                case ef.DropState():
+                    del self.states[operation.place]
+                case ef.PutTopic(topic=topic):
+                    old = self.topics[topic.name]
+                    self.topics[topic.name] = Topic(
+                        topic.name, topic.topic_id, topic.partitions, old.configs, topic.version + 1
+                    )
+                case ef.DropTopic():
+                    del self.topics[operation.name]
+        self.version = ev.ClusterVersion(Known(write.epoch, write.sequence), self.version.version + 1)
+        self.writes.append(write)
+
+
+class Reigning(Store):
+    """notes, answers (by request), others: what came of the steps. hold: writes wait in `held`."""
+
+    def __init__(self, settings: Settings = SMALL) -> None:
+        super().__init__()
+        self.controller = Controller(settings)
+        self.now_ms = 1_000
+        self.nodes: dict[int, Node] = {}
         self.notes: list[ef.Note] = []
         self.answers: dict[int, Any] = {}
         self.others: list[ef.Effect] = []
@@ -63,8 +106,10 @@ class Reigning:
 
     # What the controller hears.
 
-    def begin(self, *topics: Topic, on: Mapping[int, Node], image: Image | None = None) -> "Reigning":
-        """It is elected, and reads what there is."""
+    def begin(
+        self, *topics: Topic, on: Mapping[int, Node], image: Image | None = None, heard: bool = True
+    ) -> "Reigning":
+        """It is elected, and reads what there is; all nodes hear of that, if not said otherwise."""
         self.nodes = dict(on)
         self.topics.update({each.name: each for each in topics})
         self.say(ev.Elected(9, self.epoch, self.epoch, self.version, image))
@@ -72,6 +117,12 @@ class Reigning:
         self.say(ev.TopicsSeen(tuple(self.topics.values()), complete=True))
         if any(isinstance(each, ef.ReadStates) for each in self.others):
             self.say(ev.StatesRead(dict(self.states), self.version))
+        return self.hear() if heard else self
+
+    def hear(self) -> "Reigning":
+        """All nodes that are there apply all there is, and say so."""
+        for each in self.nodes:
+            self.poll(each, self.controller.reign.book.teller.known)
         return self
 
     def say(self, event: ev.Event) -> list[ef.Effect]:
@@ -154,42 +205,6 @@ class Reigning:
             return self.say(ev.WriteFailed(write.sequence, failure))
         self.perform(write)
         return self.say(ev.Written(write.sequence))
-
-    def refusal(self, write: ef.Write) -> ev.Failure | None:
-        if write.epoch_version != self.epoch:
-            return ev.Failure.EPOCH
-        wrong = [
-            each
-            for each in write.operations
-            if isinstance(each, ef.PutState | ef.DropState) and self.version_of(each.place) != each.at
-        ]
-        topics = [each for each in write.operations if isinstance(each, ef.PutTopic)]
-        wrong_topics = [each for each in topics if self.topics[each.topic.name].version != each.topic.version]
-        if wrong or wrong_topics or write.cluster_version != self.version.version:
-            return ev.Failure.VERSION
-        return None
-
-    def version_of(self, place: TopicPartition) -> int:
-        return self.states[place].partition_epoch if place in self.states else NO_EPOCH
-
-    def perform(self, write: ef.Write) -> None:
-        places = [each.place for each in write.operations if isinstance(each, ef.PutState)]
-        assert len(places) == len(set(places)) <= 100
-        for operation in write.operations:
-            match operation:
-                case ef.PutState(at=at):
-                    self.states[operation.place] = as_read(operation.state, at + 1)
-                case ef.DropState():
-                    del self.states[operation.place]
-                case ef.PutTopic(topic=topic):
-                    old = self.topics[topic.name]
-                    self.topics[topic.name] = Topic(
-                        topic.name, topic.topic_id, topic.partitions, old.configs, topic.version + 1
-                    )
-                case ef.DropTopic():
-                    del self.topics[operation.name]
-        self.version = ev.ClusterVersion(Known(write.epoch, write.sequence), self.version.version + 1)
-        self.writes.append(write)
 
     def release(self) -> list[ef.Effect]:
         """Performs the write that was held back, and holds the next."""

@@ -19,14 +19,21 @@ def knows_all(event: Elected) -> bool:
 
 
 def remember(reign: Reign, image: Image) -> None:
-    """What ZooKeeper does not tell: topics that were deleted; minima that nodes may still go by."""
+    """What ZooKeeper does not tell: topics that were deleted."""
+    reign.book.teller.deleted.update(image.deleted)
+
+
+def must_be_silent(reign: Reign) -> bool:
+    """Whether settings may be told only when all has been looked at: there are eligible replicas that these settings
+    allow no more, and who hears of them commits without those (C5)."""
     book = reign.book
-    book.teller.deleted.update(image.deleted)
-    for name, topic in image.topics.items():
-        if name in book.topics:
-            before = book.settings.min_isr_of(topic.configs)
-            if before < book.settings.min_isr_of(book.topics[name].configs):
-                book.lowest[name] = (before, book.teller.known.sequence + 1)
+    for unit, state in book.states.items():
+        assignment = book.assignment(unit)
+        if state.elr and assignment is not None:
+            minimum = book.standing(unit, assignment, state.directories).minimum
+            if len(state.isr) >= minimum:
+                return True
+    return False
 
 
 def take_states(reign: Reign, image: Image) -> None:

@@ -21,6 +21,8 @@ from muster.coordinator.cluster.facts import (
 )
 from muster.coordinator.cluster.image import PartitionView
 
+NO_LIMIT = 1_000_000
+
 
 @dataclass(slots=True)
 class Book:
@@ -28,7 +30,7 @@ class Book:
     znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
     nothing is decided for them (C13). lowest: by topic, the smallest minimum that a leader may still go by, until all
     nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
-    applied (N3).
+    applied (N3). fresh: the first sequence of the reign, until all nodes have applied it.
     """
 
     settings: Settings
@@ -44,6 +46,7 @@ class Book:
     broken: frozenset[TopicPartition] = frozenset()
     lowest: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)
+    fresh: int | None = None
 
     def assignment(self, unit: TopicPartition) -> Assignment | None:
         topic = self.topics.get(unit.topic)
@@ -74,16 +77,18 @@ class Book:
             assignment.replicas,
             directories,
             loose=settings.loose_of(configs),
-            minimum=min(self.minimum(unit.topic, configs), len(assignment.replicas)),
+            minimum=min(settings.min_isr_of(configs), len(assignment.replicas)),
+            lowest=self.lowest_of(unit.topic),
             unclean=settings.unclean_of(configs),
             epoch=self.epoch,
         )
 
-    def minimum(self, topic: str, configs: Mapping[str, str]) -> int:
-        """The minimum that eligible replicas are counted by: the smallest that a leader may commit by. One that still
-        goes by 1 commits alone, and who is not in sync lacks that, whatever is set by now."""
-        wanted = self.settings.min_isr_of(configs)
-        return min(wanted, self.lowest[topic][0]) if topic in self.lowest else wanted
+    def lowest_of(self, topic: str) -> int:
+        """The smallest minimum that a leader may commit by: one that still goes by 1 commits alone, and who is not in
+        sync lacks that, whatever is set by now. What one goes by that has not heard of this reign, nobody knows."""
+        if self.fresh is not None:
+            return 1
+        return self.lowest[topic][0] if topic in self.lowest else NO_LIMIT
 
     def add_topic(self, topic: Topic) -> None:
         """A topic that is new, or changed."""

@@ -19,9 +19,9 @@ class Standing(NamedTuple):
     live: C3, for this unit: its node is live, with the data directory it was in sync with, its log is online, and it
     did not lose power with a log that is flushed loosely. back: it did, and all else is as with live. foreign: its
     node shows another directory. present: its node is live and its log online, whatever its directory. leaving: nobody
-    is elected there. stopping: of those, who shuts down, and should be in sync no more. minimum: C5's min. tokens: what
-    a present node's directory goes by (`nodes.token`). unclean: who is not in sync may lead, if nobody else can. epoch:
-    of the controller.
+    is elected there. stopping: of those, who shuts down, and should be in sync no more. minimum: C5's min. lowest: the
+    smallest that a leader may go by who has not heard of that one yet. tokens: what a present node's directory goes by
+    (`nodes.token`). unclean: who is not in sync may lead, if nobody else can. epoch: of the controller.
     """
 
     replicas: tuple[int, ...]
@@ -32,6 +32,7 @@ class Standing(NamedTuple):
     leaving: frozenset[int] = NOT_ANY
     stopping: frozenset[int] = NOT_ANY
     minimum: int = 1
+    lowest: int = 1_000_000
     tokens: Mapping[int, str] = {}
     unclean: bool = False
     epoch: int = NO_EPOCH
@@ -162,13 +163,12 @@ def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
 
 def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: Standing) -> tuple[int, ...]:
     """C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the ISR
-    is below the minimum."""
+    is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one."""
     if len(isr) >= now.minimum or (not elr and before == isr):
         return ()
+    may = (*elr, *before) if len(isr) < now.lowest else elr
     lost = (*now.foreign, *now.back)
-    return tuple(
-        each for each in now.replicas if (each in elr or each in before) and each not in isr and each not in lost
-    )
+    return tuple(each for each in now.replicas if each in may and each not in isr and each not in lost)
 
 
 def moved(state: State, to: int, now: Standing, cause: str) -> Decision | None:

@@ -8,12 +8,11 @@ so that no order of events can leave one behind.
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.cluster.controller.beginning import knows_all, remember, take_states
+from muster.coordinator.cluster.controller.beginning import knows_all, must_be_silent, remember, take_states
 from muster.coordinator.cluster.controller.book import Book
 from muster.coordinator.cluster.controller.effects import (
     Answered,
     Effect,
-    IsrAltered,
     Probe,
     ReadStates,
     ReadVersion,
@@ -43,8 +42,8 @@ from muster.coordinator.cluster.controller.events import (
     WriteFailed,
     Written,
 )
-from muster.coordinator.cluster.controller.outcome import done
-from muster.coordinator.cluster.controller.reign import Mark, Reign, Sure, TakeIn, TellTopic
+from muster.coordinator.cluster.controller.outcome import NOT_CONTROLLER, done
+from muster.coordinator.cluster.controller.reign import Mark, Reign, Speak, Sure, TakeIn, TellTopic
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.controller.tasks.asks import Asks
 from muster.coordinator.cluster.controller.tasks.creation import Creation, Deletion
@@ -57,7 +56,7 @@ from muster.coordinator.cluster.controller.tasks.topics import Topics
 from muster.coordinator.cluster.controller.tasks.units import Pass
 from muster.coordinator.cluster.controller.writes import Draft
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.image import Known
 from muster.coordinator.errors import ErrorCode
 
 MOST_LATER = 1_000
@@ -208,9 +207,13 @@ class Controller:
             reign.look_at(book.units_of(topic), "")
         for unit in book.states:
             book.stage(unit)
+        reign.silent = must_be_silent(reign)
+        if reign.silent:
+            reign.work.mark(Speak(), reign.now_ms)
         for node_id in book.nodes.unsure:
             reign.work.mark(Sure(node_id), reign.now_ms)
         book.teller.publish(self._next_sequence())
+        book.fresh = self.used
         later, self.later = self.later, []
         for event in later:
             HANDLERS[type(event)](self, event)
@@ -242,7 +245,7 @@ class Controller:
         sequence = self.polls.poll(event, self.ready)
         if sequence is not None:
             self.moves.applied(event.node, sequence)
-            if self.reign.book.lowest:
+            if self.reign.book.lowest or self.reign.book.fresh is not None:
                 self.topics.heard()
 
     def on_broken(self, event: Broken) -> None:
@@ -281,6 +284,7 @@ class Controller:
         if self.flight is None or self.flight.sequence != event.sequence:
             return
         if event.failure is Failure.LOST:
+            self.flight.lost = True
             self.reign.out.append(ReadVersion())
             return
         if event.failure is Failure.EPOCH:
@@ -291,7 +295,7 @@ class Controller:
 
     def on_version(self, event: VersionRead) -> None:
         """Z6: what became of a write whose answer was lost."""
-        if self.flight is None:
+        if self.flight is None or not self.flight.lost:
             return
         known = event.version.known
         if known.epoch > self.reign.book.epoch:
@@ -400,6 +404,8 @@ class Controller:
         reign, book = self.reign, self.reign.book
         if isinstance(mark, TellTopic):
             self.topics.tell(mark.name)
+        elif isinstance(mark, Speak):
+            reign.silent = False
         elif isinstance(mark, Sure):
             book.nodes.unsure.pop(mark.node, None)
         elif mark.node in book.nodes.coming and book.nodes.coming[mark.node].epoch == mark.epoch:
@@ -418,15 +424,6 @@ class Controller:
             self.wake_ms = at_ms
             self.reign.out.append(WakeAt(at_ms))
 
-
-NOT_CONTROLLER: dict[type, Any] = {
-    Polled: ClusterState(ErrorCode.NOT_CONTROLLER),
-    AlterIsr: IsrAltered(ErrorCode.NOT_CONTROLLER),
-    ShutdownAsked: ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
-    Drain: Answered(ErrorCode.NOT_CONTROLLER),
-    ElectLeaders: Answered(ErrorCode.NOT_CONTROLLER),
-    Reassign: Answered(ErrorCode.NOT_CONTROLLER),
-}
 
 HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
     Elected: Controller.on_elected,

@@ -144,6 +144,7 @@ class Nodes:
         *,
         loose: bool,
         minimum: int,
+        lowest: int,
         unclean: bool,
         epoch: int,
     ) -> Standing:
@@ -176,6 +177,7 @@ class Nodes:
             self.leaving,
             self.stops,
             minimum,
+            lowest,
             tokens,
             unclean,
             epoch,

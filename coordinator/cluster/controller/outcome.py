@@ -1,9 +1,22 @@
-"""What a write that was done makes true."""
+"""What a write that was done makes true; and what is said when there is no reign."""
 
-from muster.coordinator.cluster.controller.effects import Note
+from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller.effects import Answered, Body, IsrAltered, Note, ShutdownAnswered
 from muster.coordinator.cluster.controller.reign import Reign
 from muster.coordinator.cluster.controller.writes import Draft
 from muster.coordinator.cluster.facts import Topic, TopicPartition, unit_of
+from muster.coordinator.cluster.image import ClusterState
+from muster.coordinator.errors import ErrorCode
+
+NOT_CONTROLLER: dict[type, Body] = {
+    ev.Polled: ClusterState(ErrorCode.NOT_CONTROLLER),
+    ev.AlterIsr: IsrAltered(ErrorCode.NOT_CONTROLLER),
+    ev.ShutdownAsked: ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
+    ev.Drain: Answered(ErrorCode.NOT_CONTROLLER),
+    ev.ElectLeaders: Answered(ErrorCode.NOT_CONTROLLER),
+    ev.Reassign: Answered(ErrorCode.NOT_CONTROLLER),
+}
+"""By request."""
 
 
 def done(reign: Reign, draft: Draft) -> None:

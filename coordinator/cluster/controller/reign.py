@@ -37,7 +37,11 @@ class TellTopic(NamedTuple):
     name: str
 
 
-Mark = TakeIn | Sure | TellTopic
+class Speak(NamedTuple):
+    """When all that stands before it has been written: nodes may be told."""
+
+
+Mark = Speak | TakeIn | Sure | TellTopic
 Item = TopicPartition | Mark
 
 
@@ -96,6 +100,8 @@ class Reign:
     work: Work = field(default_factory=Work)
     out: list[Effect] = field(default_factory=list)
     now_ms: int = 0
+    silent: bool = False
+    """Nobody is told anything yet."""
     wishes: list[Wish] = field(default_factory=list)
     """Those that somebody waits for."""
 

@@ -49,6 +49,8 @@ class Draft:
     size: int = 0
     """Znodes of states in it."""
     sequence: int = NO_EPOCH
+    lost: bool = False
+    """Its answer was."""
 
     def has_room(self, unit: TopicPartition, share: int = MOST_STATES) -> bool:
         """Whether a unit fits: a shard is two states, and is never split."""

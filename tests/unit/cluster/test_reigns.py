@@ -305,3 +305,62 @@ def test_a_shard_of_which_a_half_is_missing_waits() -> None:
     story.see_topic(topic("__rebalances", (1, 2)))
     assert len(story.states) == 2
     assert all(isinstance(each, State) for each in story.states.values())
+
+
+def with_an_eligible_one() -> tuple[Reigning, Image]:
+    """Node 1 leads, 2 is eligible, by a minimum of 2."""
+    story = Reigning().begin(topic("t", (1, 2)), on=nodes(1, 2))
+    story.ask(1, "t-0", (1,))
+    assert story.led("t-0") == (1, 0, (1,), (2,))
+    return story, image_of(story, 1)
+
+
+def test_a_new_controller_tells_of_no_lower_minimum_before_the_elr_is_empty_c5() -> None:
+    """Seed 1260 of the walk: the settings were changed, and the controller that was to empty the ELR first died. The
+    next one told them at once, the leader committed alone, and the eligible one lacked that."""
+    story, image = with_an_eligible_one()
+    story.topics["t"] = topic("t", (1, 2), min_insync_replicas="1")
+    after = Reigning()
+    after.hold = True
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on=story.nodes, image=image, heard=False)
+    waits = after.poll(1, image.known)
+    assert waits not in after.answers
+    after.release()
+    told = after.told(waits).topics[0]
+    assert (told.configs, told.partitions[0].elr) == ({"min.insync.replicas": "1"}, ())
+
+
+def test_who_becomes_eligible_before_all_have_heard_of_a_reign_does_so_in_a_new_epoch_c5(story: Reigning) -> None:
+    """What a leader goes by that has heard nothing of this reign, nobody knows: in an epoch that it does not know it
+    cannot commit alone."""
+    image = image_of(story)
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on={3: story.nodes[3]}, image=image, heard=False)
+    assert after.led("t-0") == (3, 1, (3,), (1, 2))
+
+
+def test_nobody_becomes_eligible_by_asking_before_all_have_heard_of_a_reign_c5(story: Reigning) -> None:
+    image = image_of(story)
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on=story.nodes, image=image, heard=False)
+    after.ask(1, "t-0", (1,))
+    assert after.led("t-0") == (1, 0, (1,), ())
+    after.ask(1, "t-0", (1, 2))
+    after.hear()
+    after.ask(1, "t-0", (1,))
+    assert after.led("t-0") == (1, 0, (1,), (2,))
+
+
+def test_one_lost_answer_is_looked_up_once_z6(story: Reigning) -> None:
+    story.hold = True
+    story.see(gone=(1,))
+    [lost] = story.held
+    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.VersionRead(story.version))
+    assert len(story.held) == 2
+    story.say(ev.VersionRead(story.version))
+    assert len(story.held) == 2

@@ -48,6 +48,8 @@ class Polls:
 
     def may_hear(self, node_id: int, node_epoch: int) -> bool:
         """C7: only who has been taken in, in this life, and leads nothing by a former one."""
+        if self.reign.silent:
+            return False
         nodes = self.reign.book.nodes
         node = nodes.live.get(node_id)
         return node is not None and node.epoch == node_epoch and node_id not in nodes.unsure
@@ -96,7 +98,7 @@ class Polls:
     def tell(self, ready: bool) -> None:
         """Answers parked polls, where there is something new or they have waited long enough."""
         book = self.reign.book
-        now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure))
+        now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure) + (not self.reign.silent))
         due = self.wake_ms is not None and self.wake_ms <= self.reign.now_ms
         if now == self.told and not due:
             return

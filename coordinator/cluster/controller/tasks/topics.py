@@ -86,6 +86,8 @@ class Topics:
         """Minima that all nodes go by now need no care any more."""
         book = self.reign.book
         applied = min((book.applied.get(node, NO_EPOCH) for node in book.nodes.live), default=NO_EPOCH)
+        if book.fresh is not None and book.fresh <= applied:
+            book.fresh = None
         for name, (_, sequence) in list(book.lowest.items()):
             if sequence is not None and sequence <= applied:
                 del book.lowest[name]

@@ -85,13 +85,7 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
     if state is None:
         return make(reign, draft, unit, assignment, reason)
     standing = book.standing(unit, assignment, state.directories)
-    decision = look(
-        state,
-        standing,
-        reason.cause or f"node {state.leader} is gone",
-        anew=state.leader in book.nodes.unsure,
-        reset_elr=unit in reign.work.reset_elr,
-    )
+    decision = looked(reign, unit, state, standing, reason)
     if decision is None and (assignment.adding or assignment.removing):
         done = reassign.finished(state, assignment, standing)
         if done is not None:
@@ -106,6 +100,24 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
     if assignment.adding or assignment.removing:
         draft.after.append(lambda: reign.look_at((unit,), reason.cause))
     return True
+
+
+def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
+    """What the unit should be.
+
+    In a reign that not all have heard of yet, a leader may go by a minimum that nobody knows. Who becomes eligible
+    beside it does so with a new epoch, in which it leads only when it has heard what is set.
+    """
+    book = reign.book
+    anew, reset = state.leader in book.nodes.unsure, unit in reign.work.reset_elr
+    cause = reason.cause or f"node {state.leader} is gone"
+    if book.fresh is not None and unit.topic not in book.lowest:
+        standing = standing._replace(lowest=standing.minimum)
+        decision = look(state, standing, cause, anew=anew, reset_elr=reset)
+        if decision is None or decision.clean is not None or set(decision.state.elr) <= set(state.elr):
+            return decision
+        anew = True
+    return look(state, standing, cause, anew=anew, reset_elr=reset)
 
 
 def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decision: Decision, reason: Reason) -> None:

@@ -1,0 +1,354 @@
+"""A unit of three replicas under controllers that come and go: what is committed is kept, whatever happens.
+
+Controller and images are the real ones; nodes, logs and ZooKeeper are as small as can be. A leader goes by its image:
+it appends, those it waits for copy its log, and if they are enough it calls that committed (L3). Everything else is
+chance: nodes die, bounce, lose a disk, are told late; writes are done late, their answers get lost; another node is
+elected while the writes of the one before are on their way.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from muster.coordinator.cluster.controller import effects as ef
+from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller.machine import Controller
+from muster.coordinator.cluster.facts import NOBODY, Node, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, Image, PartitionView
+from muster.coordinator.errors import ErrorCode
+from tests.support.reigning import SMALL, Store, topic
+
+UNIT = TopicPartition("t", 0)
+IDS = (1, 2, 3)
+MINIMUM = 2
+
+
+class Lost(AssertionError):
+    """A rule is broken; says which."""
+
+
+Record = tuple[int, int]
+"""Leader epoch, and a number that no other has."""
+
+
+@dataclass
+class Life:
+    """A node's process. asked: the ISR that it asked for, as a leader, and has heard nothing final of."""
+
+    node: Node
+    image: Image = field(default_factory=Image)
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    asked: frozenset[int] = frozenset()
+
+    @property
+    def view(self) -> PartitionView | None:
+        return self.image.partition(UNIT)
+
+    @property
+    def leads(self) -> int | None:
+        """The epoch in which it leads, as far as it knows."""
+        view = self.view
+        return view.leader_epoch if view is not None and view.leader == self.node.id else None
+
+    def learn(self) -> None:
+        view = self.view
+        if view is not None and view.partition_epoch > self.partition_epoch:
+            self.isr, self.partition_epoch, self.asked = view.isr, view.partition_epoch, frozenset()
+
+
+class Walk:
+    def __init__(self, seed: int, *, machine: type[Controller] = Controller, store: type[Store] = Store) -> None:
+        self.random = Random(seed)
+        self.machine = machine
+        self.store = store()
+        self.changes_minimum = seed % 3 == 0
+        """A minimum of 1 keeps one copy, and no disk may be lost then."""
+        self.now_ms = 1_000
+        self.czxid = 100
+        self.numbers = 0
+        self.requests = 0
+        self.disks = {each: (f"d{each}", list[Record]()) for each in IDS}
+        self.lives: dict[int, Life] = {}
+        self.registered: dict[int, Node] = {}
+        self.wounded: set[int] = set()
+        self.committed: list[Record] = []
+        self.appender: dict[int, tuple[int, int]] = {}
+        self.written: set[tuple[Any, ...]] = set()
+        self.controller = machine(SMALL)
+        self.pipe: list[tuple[Controller, ef.Write]] = []
+        self.asks: dict[int, tuple[Life, Any]] = {}
+        self.highest = (-1, -1)
+        self.commits = self.crashes = self.elections = 0
+        self.store.topics["t"] = topic("t", IDS)
+        for each in IDS:
+            self.start(each)
+        self.elect()
+
+    # Nodes.
+
+    def start(self, node_id: int) -> None:
+        self.czxid += 1
+        node = Node(node_id, self.czxid, self.disks[node_id][0])
+        self.lives[node_id] = Life(node)
+        self.registered[node_id] = node
+
+    def stop(self, node_id: int) -> None:
+        self.crashes += 1
+        del self.lives[node_id]
+
+    def lose_disk(self, node_id: int) -> None:
+        if not self.changes_minimum and self.wounded <= {node_id}:
+            self.wounded = {node_id}
+            self.disks[node_id] = (f"{self.disks[node_id][0]}'", [])
+
+    def any_life(self) -> Life | None:
+        return self.random.choice(list(self.lives.values())) if self.lives else None
+
+    # What happens.
+
+    def step(self) -> None:
+        self.now_ms += self.random.randint(0, 60)
+        often = (self.poll, self.commit, self.deliver)
+        now_and_then = (self.ask, self.see, self.expire, self.back, self.crash, self.tick)
+        seldom = (self.bounce, self.elect, self.set_minimum)
+        [act] = self.random.choices([*often, *now_and_then, *seldom], weights=[30] * 3 + [15, 12, 6, 6, 4, 4] + [2] * 3)
+        act()
+        self.check()
+
+    def crash(self) -> None:
+        if (life := self.any_life()) is not None:
+            self.stop(life.node.id)
+            if self.random.random() < 0.3:
+                self.lose_disk(life.node.id)
+
+    def expire(self) -> None:
+        for each in list(self.registered):
+            if each not in self.lives:
+                del self.registered[each]
+
+    def back(self) -> None:
+        for each in IDS:
+            if each not in self.lives and self.random.random() < 0.5:
+                self.start(each)
+
+    def bounce(self) -> None:
+        """Gone and back before anybody looks."""
+        if (life := self.any_life()) is not None:
+            self.stop(life.node.id)
+            if self.random.random() < 0.5:
+                self.lose_disk(life.node.id)
+            self.start(life.node.id)
+
+    def set_minimum(self) -> None:
+        if self.changes_minimum:
+            settings = {"min_insync_replicas": self.random.choice("12")}
+            old = self.store.topics["t"]
+            self.store.topics["t"] = topic("t", IDS, version=old.version, **settings)
+            self.say(ev.TopicsSeen((self.store.topics["t"],)))
+
+    def see(self) -> None:
+        self.say(ev.NodesSeen(dict(self.registered)))
+
+    def tick(self) -> None:
+        self.now_ms += 200
+        self.say(ev.Tick())
+
+    def elect(self) -> None:
+        """Another controller, with the image of a node that is there; what the last one wrote may come later."""
+        self.elections += 1
+        self.controller.step(ev.Resigned(), self.now_ms)
+        self.asks = {}
+        self.controller = self.machine(SMALL)
+        self.store.epoch += 1
+        life = self.any_life()
+        image = None if life is None else life.image
+        self.say(ev.Elected(9, self.store.epoch, self.store.epoch, self.store.version, image))
+        self.see()
+        self.say(ev.TopicsSeen(tuple(self.store.topics.values()), complete=True))
+
+    def poll(self) -> None:
+        if (life := self.any_life()) is not None:
+            self.requests += 1
+            self.asks[self.requests] = (life, None)
+            self.say(ev.Polled(self.requests, life.node.id, life.node.epoch, life.image.known))
+
+    def ask(self) -> None:
+        """A leader asks for somebody who has all it has, or asks to let somebody go."""
+        life = self.any_life()
+        if life is None or life.leads is None or (view := life.view) is None:
+            return
+        other = self.random.choice([each for each in IDS if each != life.node.id])
+        isr = {*life.isr, life.node.id}
+        if other in isr:
+            isr.discard(other)
+        elif self.copies(life, other):
+            isr.add(other)
+            life.asked |= {other}
+        else:
+            return
+        epochs = {each.id: each.epoch for each in life.image.nodes.values()}
+        members = tuple(ev.IsrMember(each, epochs.get(each, 0)) for each in sorted(isr))
+        item = ev.IsrItem(self.store.topics["t"].topic_id, 0, view.leader_epoch, life.partition_epoch, members)
+        self.requests += 1
+        self.asks[self.requests] = (life, other)
+        self.say(ev.AlterIsr(self.requests, life.node.id, life.node.epoch, (item,)))
+
+    def copies(self, leader: Life, node_id: int) -> bool:
+        """The node copies the leader's log, if both know each other (L4, L6)."""
+        life = self.lives.get(node_id)
+        known = leader.image.nodes.get(node_id)
+        if life is None or known is None or known.epoch != life.node.epoch or life.view is None:
+            return False
+        if life.view.leader != leader.node.id or life.view.leader_epoch != leader.leads:
+            return False
+        mine, theirs = self.disks[leader.node.id][1], self.disks[node_id][1]
+        theirs[:] = mine
+        return True
+
+    def commit(self) -> None:
+        """A leader appends; if all it waits for have it, and they are enough, it is committed."""
+        life = self.any_life()
+        if life is None or (epoch := life.leads) is None:
+            return
+        me = (life.node.id, life.node.epoch)
+        if self.appender.setdefault(epoch, me) != me:
+            raise Lost(f"epoch {epoch} is led by node and registration {me} and by {self.appender[epoch]}")
+        log = self.disks[life.node.id][1]
+        self.numbers += 1
+        log.append((epoch, self.numbers))
+        configs = life.image.topics["t"].configs
+        if len(life.isr) < SMALL.min_isr_of(configs):
+            return
+        waited_for = {*life.isr, *life.asked} - {life.node.id}
+        copied = [self.copies(life, each) for each in sorted(waited_for) if self.random.random() < 0.9]
+        if len(copied) == len(waited_for) and all(copied):
+            if log[: len(self.committed)] != self.committed:
+                raise Lost(f"node {life.node.id} leads epoch {epoch} and lacks what was committed")
+            self.committed = list(log)
+            self.commits += 1
+
+    # The controller and ZooKeeper.
+
+    def say(self, event: ev.Event) -> None:
+        for effect in self.controller.step(event, self.now_ms):
+            self.perform(effect)
+
+    def perform(self, effect: ef.Effect) -> None:
+        if isinstance(effect, ef.Write):
+            self.pipe.append((self.controller, effect))
+        elif isinstance(effect, ef.ReadVersion):
+            self.say(ev.VersionRead(self.store.version))
+        elif isinstance(effect, ef.ReadStates):
+            self.say(ev.TopicsSeen(tuple(self.store.topics.values()), complete=True))
+            self.say(ev.StatesRead(dict(self.store.states), self.store.version))
+        elif isinstance(effect, ef.Answer):
+            self.answered(effect)
+
+    def deliver(self) -> None:
+        """The oldest write arrives, or is believed lost: then it may arrive later."""
+        if not self.pipe:
+            return
+        controller, write = self.pipe.pop(self.random.randrange(len(self.pipe)))
+        mine = controller is self.controller
+        chance = self.random.random()
+        if chance < 0.1 and mine:
+            self.pipe.append((Controller(SMALL), write))
+            self.say(ev.WriteFailed(write.sequence, ev.Failure.LOST))
+            return
+        failure = self.store.refusal(write)
+        if failure is None:
+            self.store.perform(write)
+            self.wrote(write)
+        if not mine:
+            return
+        if chance < 0.2:
+            failure = ev.Failure.LOST
+        self.say(ev.Written(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure))
+
+    def wrote(self, write: ef.Write) -> None:
+        if write.epoch != self.store.epoch:
+            raise Lost(f"a write of controller epoch {write.epoch} was done in epoch {self.store.epoch}")
+        state = self.store.states.get(UNIT)
+        if state is None:
+            return
+        self.written.add((state.leader, state.leader_epoch, state.partition_epoch, state.isr, state.elr))
+        self.wounded -= {each for each in state.isr if state.directories.get(each) == self.disks[each][0]}
+
+    def answered(self, effect: ef.Answer) -> None:
+        life, other = self.asks.pop(effect.request, (None, None))
+        if life is None or self.lives.get(life.node.id) is not life or self.random.random() < 0.1:
+            return
+        if isinstance(effect.body, ClusterState):
+            self.told(life, effect.body)
+        elif isinstance(effect.body, ef.IsrAltered) and effect.body.error is ErrorCode.NONE:
+            [result] = effect.body.results
+            if result.state is not None and result.state.partition_epoch > life.partition_epoch:
+                life.isr, life.partition_epoch = result.state.isr, result.state.partition_epoch
+                life.asked = frozenset()
+            elif result.error is ErrorCode.INELIGIBLE_REPLICA:
+                life.asked -= {other}
+
+    def told(self, life: Life, body: ClusterState) -> None:
+        for topic_ in body.topics:
+            for view in topic_.partitions.values():
+                if (view.leader, view.leader_epoch, view.partition_epoch, view.isr, view.elr) not in self.written:
+                    raise Lost(f"node {life.node.id} is told of {view}, which is not written")
+        life.image.apply(body)
+        life.learn()
+
+    # What has to hold.
+
+    def check(self) -> None:
+        state = self.store.states.get(UNIT)
+        if state is None:
+            return
+        now = (state.leader_epoch, state.partition_epoch)
+        if now[0] < self.highest[0] or now[1] < self.highest[1]:
+            raise Lost(f"epochs fall from {self.highest} to {now}")
+        self.highest = now
+        if not state.isr or set(state.isr) & set(state.elr) or not {*state.isr, *state.elr} <= set(IDS):
+            raise Lost(f"ISR {state.isr} and ELR {state.elr}")
+        if state.leader != NOBODY and state.leader not in state.isr:
+            raise Lost(f"leader {state.leader} is not in the ISR {state.isr}")
+        for each in (*state.isr, *state.elr):
+            directory, log = self.disks[each]
+            if state.directories.get(each) == directory and log[: len(self.committed)] != self.committed:
+                raise Lost(f"node {each} is in sync or eligible ({state}) and lacks what was committed")
+
+    def end(self) -> None:
+        """Faults end: the unit has a leader again, that has all, and all are in sync."""
+        for each in IDS:
+            if each not in self.lives:
+                self.start(each)
+        for _ in range(400):
+            self.see()
+            while self.pipe:
+                controller, write = self.pipe.pop(0)
+                if controller is not self.controller:
+                    continue
+                failure = self.store.refusal(write)
+                if failure is None:
+                    self.store.perform(write)
+                    self.wrote(write)
+                self.say(ev.Written(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure))
+            for act in (self.poll, self.ask_to_join, self.commit, self.tick):
+                act()
+                self.check()
+            state = self.store.states[UNIT]
+            if state.leader != NOBODY and set(state.isr) == set(IDS):
+                return
+        raise Lost(f"nothing is wrong any more, and the state is {state}")
+
+    def ask_to_join(self) -> None:
+        leader = next((life for life in self.lives.values() if life.leads is not None), None)
+        if leader is not None and len(leader.isr) < len(IDS):
+            self.ask()
+
+
+def walk(seed: int, steps: int = 400, **parts: Any) -> Walk:
+    found = Walk(seed, **parts)
+    for _ in range(steps):
+        found.step()
+    found.end()
+    return found

@@ -1,0 +1,137 @@
+"""Committed records outlive whatever happens to nodes, disks, writes and controllers; and what the rules keep out of it
+is seen to break it, each by a controller, or a ZooKeeper, that leaves one rule out (section 12's mutants)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.cluster.controller import elect
+from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller.elect import Standing
+from muster.coordinator.cluster.controller.machine import Controller
+from muster.coordinator.cluster.controller.nodes import Nodes, Seen
+from muster.coordinator.cluster.controller.reign import Mark, Sure, TakeIn
+from muster.coordinator.cluster.facts import Node, TopicPartition
+from tests.support.controller_walk import Lost, walk
+from tests.support.reigning import Store
+
+SEEDS = 40
+MOST_SEEDS = 500
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+def test_what_is_committed_is_kept(first: int) -> None:
+    walks = [walk(seed) for seed in range(first, first + 10)]
+    assert sum(each.commits for each in walks) > 300
+    assert sum(each.crashes for each in walks) > 50
+
+
+def caught(seeds: range = range(MOST_SEEDS), **parts: Any) -> str:
+    """What the first seed that catches a mutant says; fails if none does."""
+    for seed in seeds:
+        try:
+            walk(seed, **parts)
+        except Lost as lost:
+            return str(lost)
+    pytest.fail(f"{seeds} seeds did not catch it")
+
+
+class TellsFirst(Controller):
+    """Tells of a state before it is written (C1)."""
+
+    def _decide(self) -> None:
+        super()._decide()
+        if self.flight is not None:
+            teller = self.reign.book.teller
+            for unit, state in self.flight.states.items():
+                view = teller.topics[unit.topic].partitions.get(unit.partition)
+                if view is not None:
+                    teller.staged_partitions[unit] = view._replace(
+                        leader=state.leader,
+                        leader_epoch=state.leader_epoch,
+                        isr=state.isr,
+                        partition_epoch=state.partition_epoch,
+                    )
+            teller.publish(self._next_sequence())
+
+
+class RewritesDirectories(Controller):
+    """A node that returns is known by the directory it has now (C6)."""
+
+    def _pass(self, mark: Mark) -> None:
+        super()._pass(mark)
+        book = self.reign.book
+        if isinstance(mark, TakeIn) and mark.node in book.nodes.live:
+            for unit in book.holds.get(mark.node, ()):
+                if (state := book.states.get(unit)) is not None:
+                    known = {**state.directories, mark.node: book.nodes.live[mark.node].directory}
+                    book.states[unit] = replace(state, directories=known)
+
+
+class KnowsEverybody(Controller):
+    """A new controller takes leaders for what they were, though they may have bounced (C7)."""
+
+    def _maybe_ready(self) -> None:
+        super()._maybe_ready()
+        for node_id in list(self.reign.book.nodes.unsure):
+            self._pass(Sure(node_id))
+
+
+class Unchecked(Store):
+    """Neither the controller's epoch nor the cluster's version is checked (Z5)."""
+
+    def refusal(self, write: Any) -> ev.Failure | None:
+        mine = write._replace(epoch_version=self.epoch, cluster_version=self.version.version)
+        return super().refusal(mine)
+
+
+class NotInOrder(Store):
+    """The cluster's version is not checked: what was believed lost is done later, among other writes."""
+
+    def refusal(self, write: Any) -> ev.Failure | None:
+        return super().refusal(write._replace(cluster_version=self.version.version))
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"machine": TellsFirst}, "not written"),
+        ({"machine": RewritesDirectories}, "lacks what was committed"),
+        ({"machine": KnowsEverybody}, "is led by node and registration"),
+        ({"store": Unchecked}, "of controller epoch"),
+        ({"store": NotInOrder}, ""),
+    ],
+    ids=["state told before it is written", "dirs rewritten", "bounced unseen", "epoch not checked", "no order"],
+)
+def test_a_rule_that_is_left_out_is_missed(parts: dict[str, Any], said: str) -> None:
+    assert said in caught(**parts)
+
+
+def test_directory_id_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Nodes.standing
+
+    def blind(self: Nodes, unit: TopicPartition, replicas: tuple[int, ...], known: Any, **others: Any) -> Standing:
+        return honest(self, unit, replicas, {}, **others)
+
+    monkeypatch.setattr(Nodes, "standing", blind)
+    assert "lacks what was committed" in caught()
+
+
+def test_bounced_node_not_treated_as_dead_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Nodes.seen
+
+    def trusting(self: Nodes, seen: dict[int, Node]) -> Seen:
+        for node in seen.values():
+            if node.id in self.live:
+                self.live[node.id] = node
+                self.highest[node.id] = node.epoch
+        return honest(self, seen)
+
+    monkeypatch.setattr(Nodes, "seen", trusting)
+    assert "is led by node and registration" in caught()
+
+
+def test_last_in_sync_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elect, "kept", lambda state, now: ())
+    assert "ISR ()" in caught()

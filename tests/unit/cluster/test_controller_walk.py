@@ -23,7 +23,7 @@ MOST_SEEDS = 500
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))
 def test_what_is_committed_is_kept(first: int) -> None:
     walks = [walk(seed) for seed in range(first, first + 10)]
-    assert sum(each.commits for each in walks) > 300
+    assert sum(each.commits for each in walks) > 100
     assert sum(each.crashes for each in walks) > 50
 
 

@@ -105,6 +105,11 @@ class Walk:
     def any_life(self) -> Life | None:
         return self.random.choice(list(self.lives.values())) if self.lives else None
 
+    def any_leader(self) -> Life | None:
+        """One that leads, as far as it knows."""
+        leaders = [life for life in self.lives.values() if life.leads is not None]
+        return self.random.choice(leaders) if leaders else None
+
     # What happens.
 
     def step(self) -> None:
@@ -112,7 +117,9 @@ class Walk:
         often = (self.poll, self.commit, self.deliver)
         now_and_then = (self.ask, self.see, self.expire, self.back, self.crash, self.tick)
         seldom = (self.bounce, self.elect, self.set_minimum)
-        [act] = self.random.choices([*often, *now_and_then, *seldom], weights=[30] * 3 + [15, 12, 6, 6, 4, 4] + [2] * 3)
+        [act] = self.random.choices(
+            [*often, *now_and_then, *seldom], weights=[60] * 3 + [15, 12, 6, 10, 3, 4] + [2] * 3
+        )
         act()
         self.check()
 
@@ -175,8 +182,8 @@ class Walk:
 
     def ask(self) -> None:
         """A leader asks for somebody who has all it has, or asks to let somebody go."""
-        life = self.any_life()
-        if life is None or life.leads is None or (view := life.view) is None:
+        life = self.any_leader()
+        if life is None or (view := life.view) is None:
             return
         other = self.random.choice([each for each in IDS if each != life.node.id])
         isr = {*life.isr, life.node.id}
@@ -208,7 +215,7 @@ class Walk:
 
     def commit(self) -> None:
         """A leader appends; if all it waits for have it, and they are enough, it is committed."""
-        life = self.any_life()
+        life = self.any_leader()
         if life is None or (epoch := life.leads) is None:
             return
         me = (life.node.id, life.node.epoch)

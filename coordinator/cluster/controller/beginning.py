@@ -30,7 +30,7 @@ def must_be_silent(reign: Reign) -> bool:
     for unit, state in book.states.items():
         assignment = book.assignment(unit)
         if state.elr and assignment is not None:
-            minimum = book.standing(unit, assignment, state.directories).minimum
+            minimum = book.standing(unit, assignment, state).minimum
             if len(state.isr) >= minimum:
                 return True
     return False

@@ -1,6 +1,6 @@
 """What the controller knows: topics, the states of their units, nodes, and what all have been told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.elect import Standing
@@ -69,26 +69,31 @@ class Book:
         unit = None if name is None else unit_of(TopicPartition(name, partition))
         return unit if unit in self.states else None
 
-    def standing(self, unit: TopicPartition, assignment: Assignment, directories: Mapping[int, str]) -> Standing:
+    def standing(self, unit: TopicPartition, assignment: Assignment, state: State) -> Standing:
         configs = self.topics[unit.topic].configs
         settings = self.settings
         return self.nodes.standing(
             unit,
             assignment.replicas,
-            directories,
+            state.directories,
             loose=settings.loose_of(configs),
             minimum=min(settings.min_isr_of(configs), len(assignment.replicas)),
-            lowest=self.lowest_of(unit.topic),
+            lowest=self.lowest_of(unit.topic, state.leader),
             unclean=settings.unclean_of(configs),
             epoch=self.epoch,
         )
 
-    def lowest_of(self, topic: str) -> int:
-        """The smallest minimum that a leader may commit by: one that still goes by 1 commits alone, and who is not in
-        sync lacks that, whatever is set by now. What one goes by that has not heard of this reign, nobody knows."""
-        if self.fresh is not None:
+    def is_new_to(self, node: int) -> bool:
+        """Whether a node has heard nothing of this reign: what it goes by, nobody knows."""
+        return self.fresh is not None and self.applied.get(node, NO_EPOCH) < self.fresh
+
+    def lowest_of(self, topic: str, leader: int) -> int:
+        """The smallest minimum that the leader may commit by: one that still goes by 1 commits alone, and who is not in
+        sync lacks that, whatever is set by now."""
+        if self.is_new_to(leader):
             return 1
-        return self.lowest[topic][0] if topic in self.lowest else NO_LIMIT
+        lowest, told = self.lowest.get(topic, (NO_LIMIT, NO_EPOCH))
+        return lowest if told is None or self.applied.get(leader, NO_EPOCH) < told else NO_LIMIT
 
     def add_topic(self, topic: Topic) -> None:
         """A topic that is new, or changed."""

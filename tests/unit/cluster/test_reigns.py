@@ -341,17 +341,16 @@ def test_who_becomes_eligible_before_all_have_heard_of_a_reign_does_so_in_a_new_
     assert after.led("t-0") == (3, 1, (3,), (1, 2))
 
 
-def test_nobody_becomes_eligible_by_asking_before_all_have_heard_of_a_reign_c5(story: Reigning) -> None:
+def test_a_leader_that_has_not_heard_of_a_reign_asks_again_c5(story: Reigning) -> None:
     image = image_of(story)
     after = Reigning()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.begin(on=story.nodes, image=image, heard=False)
-    after.ask(1, "t-0", (1,))
-    assert after.led("t-0") == (1, 0, (1,), ())
-    after.ask(1, "t-0", (1, 2))
-    after.hear()
-    after.ask(1, "t-0", (1,))
-    assert after.led("t-0") == (1, 0, (1,), (2,))
+    assert after.result(after.ask(1, "t-0", (1,))).error is ErrorCode.NOT_CONTROLLER
+    assert after.led("t-0") == (1, 0, (1, 2, 3), ())
+    after.poll(1, after.controller.reign.book.teller.known)
+    assert after.result(after.ask(1, "t-0", (1,))).error is ErrorCode.NONE
+    assert after.led("t-0") == (1, 0, (1,), (2, 3))
 
 
 def test_one_lost_answer_is_looked_up_once_z6(story: Reigning) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.alter_isr import altered, check
+from muster.coordinator.cluster.controller.book import NO_LIMIT
 from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult
 from muster.coordinator.cluster.controller.events import AlterIsr, IsrItem
 from muster.coordinator.cluster.controller.reign import Reign
@@ -81,7 +82,7 @@ class Asks:
         book = self.reign.book
         state, assignment = book.states[unit], book.assignment(unit)
         assert assignment is not None
-        standing = book.standing(unit, assignment, state.directories)
+        standing = book.standing(unit, assignment, state)
         code = check(item, ask.request.node, state, standing, book.nodes.live)
         if code is not ErrorCode.NONE:
             self._result(ask, index, code)
@@ -89,6 +90,10 @@ class Asks:
         wanted = altered(item, state, standing)
         if set(wanted.isr) == set(state.isr) and not settles(item, ask.request.node, state):
             self._result(ask, index, ErrorCode.NONE, state)
+            return
+        if set(altered(item, state, standing._replace(lowest=NO_LIMIT)).elr) != set(wanted.elr):
+            # Who leaves has all that is committed, if the leader goes by what is set; it asks again when it does.
+            self._result(ask, index, ErrorCode.NOT_CONTROLLER)
             return
         draft.put(unit, state, wanted, book.second.get(unit, NO_EPOCH))
         draft.back.append(lambda: self.queue.appendleft((ask, index)))

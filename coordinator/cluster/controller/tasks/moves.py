@@ -92,7 +92,7 @@ class Moves:
         if assignment is None or state is None or state.leader != node:
             self._tell(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return False
-        standing = book.standing(unit, assignment, state.directories)
+        standing = book.standing(unit, assignment, state)
         to = move.to if move.to != NOBODY else other(state, standing)
         decision = moved(state, to, standing, move.cause)
         if decision is None:

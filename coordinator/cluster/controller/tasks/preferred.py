@@ -64,7 +64,7 @@ class Preferred:
         if assignment is None or state is None:
             return NOBODY
         to = assignment.replicas[0]
-        standing = book.standing(unit, assignment, state.directories)
+        standing = book.standing(unit, assignment, state)
         return to if to in state.isr and to in standing.live and to not in standing.leaving else NOBODY
 
     def ask(self, event: ElectLeaders) -> None:
@@ -118,7 +118,7 @@ class Preferred:
         if state.leader != NOBODY:
             reign.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
             return
-        standing = reign.book.standing(unit, assignment, state.directories)._replace(unclean=True)
+        standing = reign.book.standing(unit, assignment, state)._replace(unclean=True)
         decision = look(state, standing, "unclean by operator")
         if decision is None or decision.state.leader == NOBODY:
             reign.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)

@@ -149,7 +149,7 @@ class Reassigning:
         decision = None
         if any(each not in after.replicas for each in assignment.replicas):
             # What was being added is added no more.
-            standing = book.standing(unit, assignment, state.directories)
+            standing = book.standing(unit, assignment, state)
             decision = restricted(state, standing, after.replicas, "reassignment cancelled")
             if decision is None:
                 reign.come_true(plan.wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)

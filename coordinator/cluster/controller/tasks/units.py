@@ -84,7 +84,7 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
     state = book.states.get(unit)
     if state is None:
         return make(reign, draft, unit, assignment, reason)
-    standing = book.standing(unit, assignment, state.directories)
+    standing = book.standing(unit, assignment, state)
     decision = looked(reign, unit, state, standing, reason)
     if decision is None and (assignment.adding or assignment.removing):
         done = reassign.finished(state, assignment, standing)
@@ -105,13 +105,13 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
 def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
     """What the unit should be.
 
-    In a reign that not all have heard of yet, a leader may go by a minimum that nobody knows. Who becomes eligible
-    beside it does so with a new epoch, in which it leads only when it has heard what is set.
+    A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
+    does so with a new epoch, in which it leads only when it has heard what is set.
     """
     book = reign.book
     anew, reset = state.leader in book.nodes.unsure, unit in reign.work.reset_elr
     cause = reason.cause or f"node {state.leader} is gone"
-    if book.fresh is not None and unit.topic not in book.lowest:
+    if book.is_new_to(state.leader) and unit.topic not in book.lowest:
         standing = standing._replace(lowest=standing.minimum)
         decision = look(state, standing, cause, anew=anew, reset_elr=reset)
         if decision is None or decision.clean is not None or set(decision.state.elr) <= set(state.elr):
@@ -140,7 +140,7 @@ def make(reign: Reign, draft: Draft, unit: TopicPartition, assignment: Assignmen
         other = book.topics.get(LEDGER)
         if other is None or unit.partition >= len(other.partitions):
             return False
-    state = created(book.standing(unit, assignment, {}))
+    state = created(book.standing(unit, assignment, NOT_THERE))
     if state is None:
         return False
     decide(reign, draft, unit, NOT_THERE, Decision(state), reason)

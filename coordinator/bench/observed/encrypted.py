@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.bench.observed.metrics import MEMBERS, Load, beats, interleaved
-from muster.coordinator.bench.observed.secured import SETTINGS, row
+from muster.coordinator.bench.observed.metrics import MEMBERS, SETTINGS, Load, beats, interleaved, row
 from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.wire.line import Line

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench import heartbeat
-from muster.coordinator.bench.observed.metrics import MEMBERS, Load, beats, interleaved
+from muster.coordinator.bench.observed.metrics import MEMBERS, SETTINGS, Load, beats, interleaved, row
 from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.rows import BENCH, Row
+from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.wire.line import Line
 from muster.coordinator.bench.wire.members import WireMember
 from muster.coordinator.bench.wire.records import kafka_address
@@ -33,11 +33,6 @@ GOAL: Final = 0.95
 STRANGERS: Final = 1_000
 TOPIC: Final = "bench"
 PARTITIONS: Final = 10
-SETTINGS: Final = {
-    "group.initial.rebalance.delay.ms": "500",
-    "group.max.session.timeout.ms": "1800000",
-    "kafka.listeners": "127.0.0.1:0",
-}
 SECURED: Final = {
     "authorizer": "acl",
     "kafka.listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -63,22 +58,11 @@ def measure(name: str, home: str) -> Iterator[Row]:
         }
         for case, made in cases.items():
             costs = asyncio.run(interleaved((off, on), partial(of_server, made, on)))
-            yield row(f"{name}: {case}", costs)
+            yield row(f"{name}: {case}", costs, "not asked", GOAL)
 
 
 async def of_server(made: Made, on: Server, server: Server) -> Load:
     return await made(server, server is on)
-
-
-def row(case: str, costs: tuple[list[float], list[float]], against: str = "not asked", goal: float = GOAL) -> Row:
-    """The ratio is the median over the rounds: each had the machine as it was just then for both."""
-    off, on = (sorted(each) for each in costs)
-    ratios = sorted(one / other for one, other in zip(*costs, strict=True))
-    ratio = ratios[len(ratios) // 2]
-    value, peer = on[len(on) // 2], off[len(off) // 2]
-    return Row(
-        BENCH, case, round(value, 3), "us CPU/RPC", against, round(peer, 3), round(ratio, 4), goal, ratio >= goal
-    )
 
 
 def prepare(home: str, changes: Sequence[Change]) -> None:

@@ -35,6 +35,9 @@ MESSAGE_ENVELOPE_BYTES = 64 << 10
 """What a message needs beside the record batches it carries."""
 
 
+WAITS_IN_A_SESSION = 2
+
+
 class Settings(
     NodeSettings,
     GrpcSettings,
@@ -119,6 +122,15 @@ class Settings(
                 f"inter.broker.listeners is {self.inter_broker_listeners}, but zookeeper.connect is empty: nodes of a "
                 "cluster find each other, and elect who leads, by ZooKeeper; set zookeeper.connect to "
                 "HOST:PORT,HOST:PORT/CHROOT, or leave inter.broker.listeners empty"
+            )
+        # A coordinator answers as long as each copy in sync has proven within a session that it heard from it, which it
+        # does with its next fetch.
+        longest = self.zookeeper_session_timeout_ms // WAITS_IN_A_SESSION
+        if self.inter_broker_listeners and self.replica_fetch_wait_max_ms > longest:
+            raise ValueError(
+                f"replica.fetch.wait.max.ms is {self.replica_fetch_wait_max_ms}, but zookeeper.session.timeout.ms is "
+                f"{self.zookeeper_session_timeout_ms}: while copies wait for records, their groups would not be "
+                f"answered; expected at most {longest}, or a longer session"
             )
         return self
 

@@ -70,6 +70,11 @@ def test_the_door_between_nodes_takes_protocol_and_address_as_the_others_do() ->
             "would be out of sync; expected at least 12000, or a shorter wait",
         ),
         ({"replica.lag.time.max.ms": "999"}, "replica.lag.time.max.ms is 999, but replica.fetch.wait.max.ms is 500"),
+        (
+            MANY | {"zookeeper.session.timeout.ms": "900"},
+            "replica.fetch.wait.max.ms is 500, but zookeeper.session.timeout.ms is 900: while copies wait for records, "
+            "their groups would not be answered; expected at most 450, or a longer session",
+        ),
         ({"min.insync.replicas": "0"}, "min.insync.replicas is '0', expected a whole number from 1 to 2147483647"),
         ({"default.replication.factor": "0"}, "default.replication.factor is '0', expected a whole number from 1 to"),
         ({"offsets.topic.replication.factor": "40000"}, "expected a whole number from 1 to 32767"),
@@ -84,6 +89,8 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, str], sentence: str) -
 
 def test_twice_the_wait_is_enough() -> None:
     load_settings(None, {"replica.lag.time.max.ms": "1000"})
+    load_settings(None, MANY | {"zookeeper.session.timeout.ms": "1000"})
+    load_settings(None, {"zookeeper.connect": "zk", "zookeeper.session.timeout.ms": "100"})
 
 
 def test_with_tls_nodes_show_each_other_certificates() -> None:

@@ -177,8 +177,8 @@ class RecordHandlers:
         """The answer if it need not wait, for records, for the disk, for others or for an older format."""
         if call.api_version < older_fetch.SINCE:
             return None
-        if request.session_id:
-            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        if (refused := refused_whole(request)) is not None:
+            return refused
         places, fenced = self._places(request)
         reading = self._requests.begin_fetch(places, bounds(request))
         if reading.done and (reading.enough or not may_wait(request, places, fenced)):
@@ -195,10 +195,8 @@ class RecordHandlers:
         return await older_fetch.older(answer, request, call, self._whenever)
 
     async def _whenever(self, request: Any, begun: Reading | None = None) -> FetchAnswer:
-        if request.session_id:
-            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
-        if (refusal := check_replica(request.replica_id)) is not None:
-            return refused_fetch(request, refusal)
+        if (refused := refused_whole(request)) is not None:
+            return refused
         places, fenced = self._places(request)
         patience_ms = request.max_wait_ms if may_wait(request, places, fenced) else 0
         found = await self._requests.fetch(places, bounds(request), patience_ms, begun)
@@ -292,8 +290,14 @@ def fetch_answer(
     )
 
 
-def refused_fetch(request: Any, refusal: StorageError) -> FetchAnswer:
-    """As Kafka refuses a whole fetch: once for all, and for each partition, which is where older clients look."""
+def refused_whole(request: Any) -> FetchAnswer | None:
+    """The answer to a fetch of which nothing is looked at; as Kafka gives it, once for all, and to who calls itself a
+    replica for each partition as well, which is where older clients look."""
+    if request.session_id:
+        return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+    refusal = check_replica(request.replica_id)
+    if refusal is None:
+        return None
     rows = [
         FetchedTopic(topic.topic, [FetchedPartition(part.partition, refusal.code) for part in topic.partitions])
         for topic in request.topics

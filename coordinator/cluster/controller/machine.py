@@ -200,8 +200,8 @@ class Controller:
             remember(reign, image)
             if not self.read_states:
                 take_states(reign, image)
-        for node in book.nodes.live.values():
-            book.teller.stage_node(book.nodes.view(node.id))
+        for node_id in book.nodes.live.keys() - book.nodes.unsure.keys():
+            book.teller.stage_node(book.nodes.view(node_id))
         for topic in book.topics.values():
             book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
             reign.look_at(book.units_of(topic), "")
@@ -407,7 +407,9 @@ class Controller:
         elif isinstance(mark, Speak):
             reign.silent = False
         elif isinstance(mark, Sure):
+            # Told of as live only now: whoever is elected next takes a node that it has been told of for sure.
             book.nodes.unsure.pop(mark.node, None)
+            book.teller.stage_node(book.nodes.view(mark.node))
         elif mark.node in book.nodes.coming and book.nodes.coming[mark.node].epoch == mark.epoch:
             book.nodes.take_in(mark.node)
             self.creation.due = True

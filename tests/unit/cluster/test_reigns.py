@@ -193,6 +193,23 @@ def test_who_may_have_bounced_hears_nothing_before_that_is_written_c7(story: Rei
     assert after.told(one).topics[0].partitions[0].leader_epoch == 1
 
 
+def test_who_may_have_bounced_is_told_of_as_live_when_that_is_written_c7(story: Reigning) -> None:
+    """Seed 526 of the walk: a controller told the others of the new registration first, and died. The next one, which
+    knew that registration, took its node for what it was, and it led on in the epoch of its former life."""
+    image = image_of(story)
+    story.nodes[1] = node(1, 201)
+    after = Reigning()
+    after.hold = True
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on=story.nodes, image=image, heard=False)
+    image.apply(after.told(after.poll(2)))
+    after.states = story.states
+    assert successor(after, image).led("t-0") == (1, 1, (1, 2, 3), ())
+    after.release()
+    image.apply(after.told(after.poll(2)))
+    assert image.nodes[1].epoch == 201
+
+
 def test_requests_wait_for_all_to_be_read() -> None:
     story = Reigning()
     story.nodes = nodes(1, 2)

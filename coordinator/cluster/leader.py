@@ -124,8 +124,8 @@ class Leader:
     def kept(self, half: int, kept: int, now_ms: int) -> bool:
         """The log is flushed up to there. Whether the high watermark moved."""
         log = self.halves[half]
-        log.kept = kept
-        return self._advance(log, now_ms)
+        before, log.kept = log.kept, kept
+        return self._held(log, before) and self._advance(log, now_ms)
 
     def parked(self, half: int, end: int) -> ErrorCode | None:
         """L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
@@ -221,9 +221,10 @@ class Leader:
         seen.fetched_ms = now_ms
         seen.end_then = log.end
         seen.start = start
-        if offset != seen.end:
+        before = seen.end
+        if offset != before:
             seen.end = offset
-            if offset > log.high_watermark:
+            if offset > log.high_watermark and self._held(log, before):
                 self._advance(log, now_ms)
         if peer.id not in self.in_sync.committed and not self.wishes and self._may_join(peer.id, now_ms):
             self.wishes = True
@@ -242,15 +243,21 @@ class Leader:
 
     # The high watermark (L3).
 
+    def _held(self, log: Half, before: int) -> bool:
+        """Whether an end that was there until now can have held it. Who is not in sync holds it, or does not any more,
+        for reasons of his own: then it is looked at in any case."""
+        return before <= log.high_watermark or len(log.seen) >= len(self.in_sync.largest)
+
     def _advance_all(self, now_ms: int) -> bool:
         moved = [self._advance(log, now_ms) for log in self.halves]
         return any(moved)
 
     def _advance(self, log: Half, now_ms: int) -> bool:
         """L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
-        if not self.in_sync.enough or self.over:
+        in_sync = self.in_sync
+        if len(in_sync.committed) < in_sync.min_size or self.over:
             return False
-        to, largest = log.kept, self.in_sync.largest
+        to, largest = log.kept, in_sync.largest
         for node, seen in log.seen.items():
             if seen.end < to and (node in largest or self._is_awaited(log, seen, now_ms)):
                 to = seen.end
@@ -357,13 +364,14 @@ class Leader:
         """
         if self.over or not self.in_sync.enough:
             return NEVER
-        me, until = self.me.id, FOREVER
+        me, base_ms = self.me.id, FOREVER
         for log in self.halves:
             for node in self.in_sync.largest:
                 if node != me:
-                    seen = log.seen.get(node)
-                    until = min(until, seen.proved_ms() + lease_ms if seen is not None else NEVER)
-        return until
+                    proved_ms = log.seen[node].proved_ms() if node in log.seen else NEVER
+                    if proved_ms < base_ms:
+                        base_ms = proved_ms
+        return base_ms + lease_ms if base_ms != FOREVER else FOREVER
 
 
 def peers_of(nodes: Iterable[int], known: dict[int, Peer]) -> tuple[Peer, ...]:

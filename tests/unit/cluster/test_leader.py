@@ -122,6 +122,18 @@ def test_l3_one_that_is_gone_or_goes_is_not_waited_for() -> None:
         assert cluster.leader.high_watermark == 5
 
 
+def test_l3_when_the_one_that_was_waited_for_goes_the_next_fetch_of_another_moves_it() -> None:
+    cluster = Cluster(isr=(1, 2))
+    cluster.fetch(3, 0, 1_000)
+    cluster.write(5, 2_000)
+    cluster.fetch(2, 5, 2_000, last_epoch=EPOCH)
+    cluster.peers[3].epoch = NO_EPOCH
+    cluster.write(6, 2_100)
+    assert cluster.leader.high_watermark == 5
+    cluster.fetch(2, 6, 2_200, last_epoch=EPOCH)
+    assert cluster.leader.high_watermark == 6
+
+
 def test_l3_the_two_logs_of_a_shard_have_a_watermark_each() -> None:
     cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2)
     cluster.write(5)

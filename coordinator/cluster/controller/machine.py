@@ -182,8 +182,8 @@ class Controller:
         self.reading = False
         self.have_states = True
         self.cluster_version = event.version.version
-        teller = self.reign.book.teller
-        teller.known = Known(teller.known.epoch, max(teller.known.sequence, event.version.known.sequence))
+        # Not told as known before the states are: whoever is elected next takes an image of that sequence for whole.
+        self.used = max(self.used, event.version.known.sequence)
         self.topics.read(event)
         self._maybe_ready()
 

@@ -132,6 +132,29 @@ def test_a_write_that_is_done_later_after_all_z6(story: Reigning) -> None:
     assert story.told(story.poll(2)).topics[0].partitions[0].leader == 2
 
 
+def test_a_sequence_is_not_told_before_its_states_z7(story: Reigning) -> None:
+    """Seed 7087 of the walk: what was done late after all was read, and its sequence told before the states that it
+    brought. The next controller took an image of that sequence for whole, and refused each leader for good."""
+    image = image_of(story)
+    story.hold = True
+    story.ask(1, "t-0", (1, 2))
+    [lost] = story.held
+    story.held.clear()
+    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.VersionRead(story.version))
+    story.perform(lost)
+    story.release()
+    waits = story.poll(2, image.known)
+    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.StatesRead(dict(story.states), story.version))
+    assert waits not in story.answers
+    story.release()
+    image.apply(story.told(waits))
+    view = image.partition(place("t-0"))
+    assert view is not None
+    assert (view.isr, view.partition_epoch) == ((1, 2), story.state("t-0").partition_epoch)
+
+
 def test_an_older_answer_about_a_write_is_nothing(story: Reigning) -> None:
     before = story.state("t-0")
     assert story.say(ev.Written(7_000)) == []

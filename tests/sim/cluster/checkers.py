@@ -5,7 +5,7 @@ from itertools import pairwise
 from muster.coordinator.cluster.facts import OFFSETS, State, Topic, TopicPartition, halves, unit_of
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.node import SimNode
-from tests.sim.cluster.seat import TOPICS, state_path
+from tests.sim.cluster.seat import DELETED, TOPICS, state_path
 from tests.sim.cluster.zookeeper import Ensemble
 from tests.sim.world import World
 
@@ -221,7 +221,8 @@ class Checkers:
         done = self._deleted.get(id(node.disk), 0)
         for place, topic_id in node.disk.deleted[done:]:
             topic = self.topics.get(topic_id)
-            assigned = topic is not None and topic_id not in self.gone
+            going = f"{DELETED}/{place.topic}" in self.ensemble.committed.nodes  # told before the znodes go (A3)
+            assigned = topic is not None and topic_id not in self.gone and not going
             if assigned and topic is not None and node.id in topic.partitions[place.partition].replicas:
                 self._violated("NothingRemoved", f"{node.name} deleted {place}, which is assigned to it")
         self._deleted[id(node.disk)] = len(node.disk.deleted)

@@ -141,7 +141,7 @@ class Checkers:
     def _below_ends(self, node: SimNode, place: TopicPartition, topic_id: bytes, to: int, isr: tuple[int, ...]) -> None:
         """5: at the moment it moves, every member of the committed in-sync set keeps all below."""
         znode = self.ensemble.committed.nodes.get(state_path(place))
-        if znode is None or (place, topic_id) in self.unclean:
+        if znode is None or topic_id in self.gone or (place, topic_id) in self.unclean:
             return
         state: State = znode.data
         for member in isr:
@@ -166,9 +166,9 @@ class Checkers:
             if key in self.unclean:
                 continue
             for promised, kind in ((self.promises.acked, "acknowledged"), (self.promises.read, "read")):
-                for offset, value in promised.get(key, {}).items():
-                    if offset < model.start:
-                        continue
+                for offset, (value, epoch) in promised.get(key, {}).items():
+                    if offset < model.start or epoch > led.leader.epoch:
+                        continue  # who wakes up as a leader of long ago need not have what came later
                     entry = model.records[offset - model.start] if offset < model.end else None
                     if entry is None or (entry.value if kind == "acknowledged" else entry) != value:
                         self._violated(

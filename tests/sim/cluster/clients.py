@@ -16,10 +16,11 @@ Log = tuple[TopicPartition, bytes]
 
 @dataclass(slots=True)
 class Promises:
-    """acked: by log and offset, what a producer was told is kept. read: what a reader was shown."""
+    """By log and offset, what was told, and in which leader epoch: acked, what a producer was told is kept; read, what a
+    reader was shown."""
 
-    acked: dict[Log, dict[int, object]] = field(default_factory=dict)
-    read: dict[Log, dict[int, Entry]] = field(default_factory=dict)
+    acked: dict[Log, dict[int, tuple[object, int]]] = field(default_factory=dict)
+    read: dict[Log, dict[int, tuple[Entry, int]]] = field(default_factory=dict)
 
 
 class Asker:
@@ -78,7 +79,7 @@ class Producer(Asker):
             if isinstance(outcome, Produced) and outcome.code == ErrorCode.NONE:
                 kept = self.promises.acked.setdefault((self.place, topic_id), {})
                 for offset, value in enumerate(batch, outcome.offset):
-                    kept[offset] = value
+                    kept[offset] = value, outcome.epoch
                 self.world.census["acked"] += len(batch)
                 self._batch = ()
                 self.world.after(self.world.between(0, 120), self._send)
@@ -124,7 +125,7 @@ class Reader(Asker):
             if isinstance(outcome, Consumed) and outcome.code == ErrorCode.NONE:
                 seen = self.promises.read.setdefault((self.place, topic_id), {})
                 for offset, entry in enumerate(outcome.values, outcome.offset):
-                    before = seen.setdefault(offset, entry)
+                    before, _ = seen.setdefault(offset, (entry, outcome.epoch))
                     if before != entry:
                         self.world.violated(
                             "CommittedStays", f"{self.place} {offset}: {before} was read first, then {entry}"

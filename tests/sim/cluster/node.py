@@ -56,6 +56,7 @@ class Consumed(NamedTuple):
     code: int
     offset: int = -1
     values: tuple[object, ...] = ()
+    epoch: int = NO_EPOCH
 
 
 class Poll(NamedTuple):
@@ -315,7 +316,7 @@ class SimNode:
             reply(Consumed(ErrorCode.OFFSET_OUT_OF_RANGE, log.start))
             return
         entries = log.model.read(request.offset, max(0, min(50, log.high_watermark - request.offset)))
-        reply(Consumed(ErrorCode.NONE, request.offset, tuple(entries)))
+        reply(Consumed(ErrorCode.NONE, request.offset, tuple(entries), led.leader.epoch))
 
     # Its own rounds.
 

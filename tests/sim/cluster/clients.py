@@ -16,8 +16,8 @@ Log = tuple[TopicPartition, bytes]
 
 @dataclass(slots=True)
 class Promises:
-    """By log and offset, what was told, and in which leader epoch: acked, what a producer was told is kept; read, what a
-    reader was shown."""
+    """By log and offset, what was told, and in which leader epoch: acked, what a producer was told is kept; read, what
+    a reader was shown."""
 
     acked: dict[Log, dict[int, tuple[object, int]]] = field(default_factory=dict)
     read: dict[Log, dict[int, tuple[Entry, int]]] = field(default_factory=dict)

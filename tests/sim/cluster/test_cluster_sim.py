@@ -1,5 +1,9 @@
 """Simulated clusters in all weather: nothing acknowledged is lost, one leads at a time, and all is well in the end."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.sim.cluster.__main__ import weather_of
@@ -28,3 +32,15 @@ def test_clusters_in_bad_weather(seed: int) -> None:
 def test_a_run_is_the_same_twice() -> None:
     weather = Weather(lasts_ms=6_000)
     assert run_seed(5, weather).digest == run_seed(5, weather).digest
+
+
+def test_a_run_does_not_depend_on_how_words_are_hashed() -> None:
+    """A seed that fails in one process has to fail in the next."""
+    code = "from tests.sim.cluster.test_cluster_sim import *; print(run_seed(1002, Weather(lasts_ms=16_000)).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("0", "4")
+    }
+    assert len(digests) == 1

@@ -111,15 +111,16 @@ class Topics:
         book.broken = frozenset(event.broken)
         for place in event.broken:
             self.reign.warn(f"the state of {place} cannot be read: nothing is decided for it")
-        before, found = dict(book.states), set()
+        before = dict(book.states)
+        found: dict[TopicPartition, None] = {}  # in order: the same events make the same decisions in the same order
         for topic in book.topics.values():
             if topic.name == LEDGER:
                 continue
             for number in range(len(topic.partitions)):
                 unit = TopicPartition(topic.name, number)
-                found.add(unit)
+                found[unit] = None
                 self._state(unit, event)
-        for unit in book.states.keys() - found:
+        for unit in [unit for unit in book.states if unit not in found]:
             book.drop_state(unit)
         for unit in found:
             if unit in book.states and before.get(unit) != book.states[unit]:

@@ -93,6 +93,13 @@ class InvalidFetchSize(StorageError):
     name = "INVALID_FETCH_SIZE"
 
 
+class NotLeaderOrFollower(StorageError):
+    """The partition is another node's."""
+
+    code = 6
+    name = "NOT_LEADER_OR_FOLLOWER"
+
+
 class RequestTimedOut(StorageError):
     """The records are written, but were not known to be durable in the time the client gave."""
 

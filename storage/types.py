@@ -1,6 +1,6 @@
 """The values that the log hands out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,3 +53,10 @@ class Topic:
     partitions: int
     configs: Mapping[str, str]
     internal: bool = False
+    held: tuple[int, ...] | None = None
+    """Of a topic of a cluster the partitions that are held here, rising. None: all of it is here and nowhere else."""
+
+    @property
+    def here(self) -> Sequence[int]:
+        """The partitions that are held here, rising."""
+        return range(self.partitions) if self.held is None else self.held

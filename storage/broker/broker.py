@@ -4,22 +4,22 @@ One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.logs.short_way import framings
-from muster.storage.logs.upkeep import cut_point, truncate_to
 from muster.storage.producers.state import OnRecord
 from muster.storage.records.look import takes_time
 from muster.storage.topics.catalog import CatalogEntry
+from muster.storage.topics.hosting import Hosting
 from muster.storage.topics.plans import Change, called
-from muster.storage.topics.topics import Topics
-from muster.storage.types import Appended, Fetched, Topic, TopicPartition
+from muster.storage.types import Appended, Fetched, TopicPartition
 from muster.storage.wording import remedy
 
 
-class Broker(Topics):
+class Broker(Hosting):
     """The topics of one node (see `Topics`) and what is done with their records."""
 
     def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
@@ -137,24 +137,6 @@ class Broker(Topics):
             log.start_offset = log.end_offset
         self._write_checkpoint("log starts")
 
-    def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
-        log = self.log(topic, partition)
-        # The recovery point first: a crash half-way must not look like damage to durable records.
-        log.durable_offset = min(log.durable_offset, cut_point(log, offset))
-        self._write_checkpoint("recovery points")
-        truncate_to(log, offset)
-        return log.end_offset
-
-    def _write_checkpoint(self, what: str) -> None:
-        try:
-            self.checkpoint()
-        except OSError as error:
-            raise StorageError(
-                f"Could not write the {what} of {self.data_dir} down: {error.strerror or error}. Mend the disk, "
-                "then try again."
-            ) from error
-
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Make what was appended to these partitions (None: all) durable. Safe beside appends in another thread."""
         wanted = self.logs() if partitions is None else (self.log(*place) for place in partitions)
@@ -195,7 +177,7 @@ class Broker(Topics):
                 f"'cleanup.policy' of topic '{name}' cannot become {settings.cleanup_policy!r}: compaction leaves gaps "
                 "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
             )
-        return Change(Topic(name, topic.id, topic.partitions, configs, topic.internal), settings)
+        return Change(replace(topic, configs=configs), settings)
 
     def change(self, changes: Sequence[Change]) -> None:
         """Write the settings of topics down; they survive a crash once this returns, and hold from `use` on.

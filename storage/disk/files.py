@@ -140,6 +140,10 @@ class Files(Protocol):
         """Take the lock file for this process or raise `LockHeld`."""
         ...
 
+    def boot_id(self) -> str:
+        """Another one after each start of the machine; "" where the system does not say."""
+        ...
+
 
 class RealFile:
     """A file descriptor; it closes with the last reference, so a reader may outlive a removed segment."""
@@ -305,6 +309,13 @@ class RealFiles:
             os.close(fd)
             raise
         return RealLock(fd)
+
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except (OSError, ValueError):
+            return ""
 
 
 def read_file(files: Files, path: str, limit: int = 64 << 20) -> bytes:

@@ -25,6 +25,9 @@ class Cuts:
     def cutting(self) -> Iterator[None]:
         """Cut within; nothing that was read or flushed meanwhile counts."""
         with self._reshaping:
+            if self.seen & 1:  # It is us: part of a larger cut.
+                yield
+                return
             with self._lock:
                 self.seen += 1
             try:

@@ -31,10 +31,7 @@ def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: boo
     stable = log.last_stable_offset if log.producers.producers else high
     start, end = log.start_offset, log.end_offset
     if not start <= offset <= end:
-        raise OffsetOutOfRange(
-            f"Offset {offset} of {log.partition[0]}-{log.partition[1]} is outside {start} to {end}. "
-            "Start again from the earliest or the latest offset."
-        )
+        raise _outside(log, offset, start, end)
     damage = log.recovered.damage
     if damage and offset >= damage.first_offset:
         raise damage
@@ -47,6 +44,29 @@ def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: boo
         raise fencing.unreadable(log, error) from error
     aborted = _aborted(segments, offset, until) if committed else ()
     return Fetched(data, high, start, stable, aborted)
+
+
+def fetch_to_end(log: "Log", offset: int, max_bytes: int, min_one: bool) -> Fetched:
+    """What `replica.fetch_as_replica` promises, while nobody cuts the log."""
+    segments = log.segment_list
+    start, end = log.start_offset, log.end_offset
+    if not start <= offset <= end:
+        raise _outside(log, offset, start, end)
+    damage = log.recovered.damage
+    if damage and offset >= damage.first_offset:
+        raise damage
+    try:
+        data = segments.read(offset, end, max_bytes, min_one) if offset < end else b""
+    except OSError as error:
+        raise fencing.unreadable(log, error) from error
+    return Fetched(data, log.high_watermark, start)
+
+
+def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        f"Offset {offset} of {log.partition[0]}-{log.partition[1]} is outside {start} to {end}. "
+        "Start again from the earliest or the latest offset."
+    )
 
 
 def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:

@@ -75,11 +75,13 @@ def open_log(
     start_offset: int = 0,
     topic_id: str = "",
     sync: bool = True,
+    told: bool = False,
 ) -> Log:
     """The log that lies in `directory`. `clean` says that the last process closed it in order.
 
     StorageError when the directory says that it is another topic's than `topic_id`. What it found is durable on return;
-    without `sync`, once the caller has seen to `Files.sync_all`.
+    without `sync`, once the caller has seen to `Files.sync_all`. `told` says that the log is a cluster's: another node
+    may have compacted what came here.
     """
     found = files.names(directory)
     check_owner(files, directory, found, topic_id)
@@ -87,6 +89,7 @@ def open_log(
     state = load_state(
         files, directory, names, settings, opened,
         clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
+        holes=told and settings.compacted,
     )  # fmt: skip
     if not sync:
         # Of many logs few are used soon: who uses one opens its file then.
@@ -99,14 +102,21 @@ def check_owner(files: Files, directory: str, names: Sequence[str], topic_id: st
     """Never serve one topic's records as those of another that has its name."""
     if not topic_id or METADATA not in names:
         return
-    path = f"{directory}/{METADATA}"
-    lines = read_file(files, path).decode(errors="replace").splitlines()
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
+    found = owner_of(files, directory)
     if found != topic_id:
         raise StorageError(
-            f"{path} says that the partition's topic has the id {found or 'unknown'}, topics.json that it has "
-            f"{topic_id}: these are not its records. Restore the directory and topics.json from one copy."
+            f"{directory}/{METADATA} says that the partition's topic has the id {found or 'unknown'}, topics.json that "
+            f"it has {topic_id}: these are not its records. Restore the directory and topics.json from one copy."
         )
+
+
+def owner_of(files: Files, directory: str) -> str | None:
+    """The id of the topic whose partition a directory holds; None where it does not say."""
+    path = f"{directory}/{METADATA}"
+    if not files.exists(path):
+        return None
+    lines = read_file(files, path).decode(errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
 
 
 def tidy(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
@@ -141,8 +151,9 @@ def load_state(
     recovery_point: int,
     start_offset: int,
     sync: bool = True,
+    holes: bool = False,
 ) -> LogState:
-    """Segments, producers and epochs of a tidy directory with these names in it."""
+    """Segments, producers and epochs of a tidy directory with these names in it; `holes` may be in all of them."""
     bases = bases_among(names)
     known = load_summaries(files, directory) if SUMMARIES in names else {}
     summaries = {base: summary for base, summary in known.items() if base in bases}
@@ -152,6 +163,7 @@ def load_state(
     ]
     active = segments[-1]
     active.file(create=not bases)
+    active.gaps = holes
     active.created_ms = files.modified_ms(active.path())
     recovered = Recovered()
     for segment, following in pairwise(segments):
@@ -161,7 +173,7 @@ def load_state(
     durable = max(recovery_point, active.base_offset)
     last_epoch = _load_active(active, summaries, recovered, clean=clean, durable=durable)
     if sync and recovered.unflushed:
-        active.file().sync()
+        flush_found(active)
     if start_offset > active.next_offset and not recovered.damage:
         segments, last_epoch = [_start_over(segments, start_offset)], -1
         summaries.clear()
@@ -171,6 +183,12 @@ def load_state(
     state.epochs = _checked_epochs(epochs, segments, state.start_offset, last_epoch)
     _remove_snapshots_past(files, directory, names, segments[-1].next_offset)
     return state
+
+
+def flush_found(active: Segment) -> None:
+    """A dead process may have flushed neither what it wrote last nor that the file of it is there."""
+    active.file().sync()
+    active.files.sync_dir(active.directory)
 
 
 def _start_over(segments: list[Segment], start_offset: int) -> Segment:
@@ -197,7 +215,7 @@ def bases_among(names: Sequence[str]) -> list[int]:
 
 def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summary]) -> None:
     known = summaries.get(segment.base_offset)
-    if known and known.next_offset <= following.base_offset:
+    if known and _is_of(known, segment, following):
         segment.believe(known)
         return
     size = segment.file().size()
@@ -209,6 +227,14 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
         segment.checked = (0, fault.position, intact_until)
         logger.error("%s", segment.damaged(fault, intact_until))
     summaries.pop(segment.base_offset, None)
+
+
+def _is_of(known: Summary, segment: Segment, following: Segment) -> bool:
+    """Whether a summary is of the segment as it is, and not as it was at a stop before it grew."""
+    if known.next_offset == following.base_offset:
+        return True
+    # Only compaction takes away what comes last in a segment.
+    return segment.gaps and known.next_offset < following.base_offset and known.size == segment.file().size()
 
 
 def _load_active(
@@ -278,15 +304,22 @@ def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], e
 
 
 def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int, last: int) -> LeaderEpochs:
-    """What was written down of the epochs, unless the log itself says otherwise; `last` is -1 where it is unknown."""
+    """What was written down of the epochs, unless the log itself says otherwise; `last` is -1 where it is unknown.
+
+    It is written before the records of an epoch, so its last entry may begin where the log ends.
+    """
+    end = segments[-1].next_offset
+    first = min(start_offset, end - 1)  # of the last record the epoch is known, even if it is not to be read any more
     if last < 0:
         last = _last_epoch(segments)
-    if epochs is not None and not epochs.entries and last == 0:
-        epochs = LeaderEpochs([(0, start_offset)])
-    if epochs is None or epochs.latest != last:
+    if epochs is not None:
+        epochs.cut_past(end)
+        if not epochs.entries and last == 0:
+            epochs = LeaderEpochs([(0, first)])
+        epochs.cut_start(first)
+    if epochs is None or (any(segment.size for segment in segments) and epochs.at(end - 1) != last):
         epochs = _epochs_from_log(segments)
-    epochs.cut_end(segments[-1].next_offset)
-    epochs.cut_start(start_offset)
+        epochs.cut_start(first)
     return epochs
 
 

@@ -26,7 +26,6 @@ from muster.storage.records.validation import check_timestamps, split
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.segments.reading import EARLIEST, LATEST, SegmentList
 from muster.storage.segments.segment import Segment
-from muster.storage.segments.summaries import save_epochs
 from muster.storage.segments.txn_index import AbortedEntry
 from muster.storage.troubles import Troubles
 from muster.storage.types import Appended, Fetched, TopicPartition
@@ -70,8 +69,12 @@ class Log:
         self.retired = False
         # The node's, once it is among its logs.
         self.troubles = Troubles()
-        self._settle(settings)
+        # Of a cluster: how far records are committed. None: this node alone decides that, by flushing.
         self._told_high_watermark: int | None = None
+        # Of a cluster: whether another node leads, and whether offsets may be missing in what it sends.
+        self.following = False
+        self.holes = False
+        self._settle(settings)
         self.doomed: list[tuple[int, str]] = []
         # Files beside the last sealed segment that a flush has yet to flush, with the directory; see `reshape.settle`.
         self.owed: list[str] | None = None
@@ -95,6 +98,11 @@ class Log:
         self.most_entries = min(settings.index_room // 8, settings.index_room // 12 - 1)
         self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
+        self._settle_holes()
+
+    def _settle_holes(self) -> None:
+        if self._told_high_watermark is not None and self.settings.compacted:
+            self.holes = self.segment_list.active.gaps = True
 
     def use(self, settings: TopicSettings) -> None:
         """From here on these settings hold. By the thread that appends."""
@@ -128,11 +136,19 @@ class Log:
         say so, each time, and cut nothing off.
         """
         damage = self.recovered.damage
-        return self.durable_offset if damage is None else max(self.durable_offset, damage.last_offset)
+        if damage is not None:
+            return max(self.durable_offset, damage.last_offset)
+        # Without a byte in it there is nothing to miss; the name of its file says where it goes on.
+        return self.durable_offset if self.segment_list.active.size or len(self.segments) > 1 else 0
+
+    @property
+    def kept_end(self) -> int:
+        """Up to here the log counts as kept: flushed, where the topic promises that, else written."""
+        return self.end_offset if self._tells_at_once else self.durable_offset
 
     @property
     def high_watermark(self) -> int:
-        """Readers see what lies below. A leader on its own decides it by flushing, a follower is told."""
+        """Readers see what lies below. A node on its own decides it by flushing, one of a cluster is told."""
         if self._told_high_watermark is not None:
             return min(self._told_high_watermark, self.end_offset)
         return self.end_offset if self._tells_at_once else self.durable_offset
@@ -147,14 +163,28 @@ class Log:
             unstable = self.producers.first_unstable(high)
         return high if unstable is None else min(high, unstable)
 
-    def follow(self, high_watermark: int | None) -> None:
-        """Take the high watermark from a leader from now on, beginning with this one; None: decide it here."""
-        self._told_high_watermark = high_watermark
+    @property
+    def told(self) -> bool:
+        """Whether it is a log of a cluster, which is told its high watermark."""
+        return self._told_high_watermark is not None
+
+    def follow(self, high_watermark: int) -> None:
+        """Be told the high watermark from now on, beginning with this one, as far as the log has it."""
+        self._told_high_watermark = max(self.start_offset, min(high_watermark, self.end_offset))
+        self._settle_holes()
 
     def tell_high_watermark(self, offset: int) -> None:
-        """A follower learns from its leader how far the records are safe."""
-        self._told_high_watermark = max(self.start_offset, min(offset, self.end_offset))
-        self._tell()
+        """Learn how far the records are committed. It never falls by being told, and never lies past the end."""
+        told = self._told_high_watermark
+        high = max(self.start_offset, min(offset, self.end_offset))
+        if told is None or high > told:
+            self._told_high_watermark = high
+            self._tell()
+
+    def lower_high_watermark(self, offset: int) -> None:
+        """The log has been cut to this offset: what comes there is not committed, whatever was told."""
+        if self._told_high_watermark is not None:
+            self._told_high_watermark = min(self._told_high_watermark, offset)
 
     # -- append -------------------------------------------------------------------------------------------
 
@@ -202,9 +232,10 @@ class Log:
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
 
-        `check` is off for a follower, whose leader has checked.
+        `check` is off for a follower, whose leader has checked; it sees to it that they fit into a segment as far as
+        they can.
         """
-        if stamped.size > self.settings.segment_bytes:
+        if stamped.size > self.settings.segment_bytes and check:
             raise RecordListTooLarge(
                 f"An append of {stamped.size} bytes does not fit into a segment of {self.settings.segment_bytes} "
                 "(segment.bytes). Send less at once."
@@ -241,8 +272,9 @@ class Log:
     def _note(self, active: Segment, stamped: Stamped, markers: dict[Head, Marker]) -> None:
         for head in stamped.heads:
             active.note(head.last_offset, head.max_timestamp, head.size)
-            if head.leader_epoch != self.epochs.latest:
-                self._begin_epoch(head)
+            if head.leader_epoch > self.epochs.latest:
+                # Whoever begins an epoch above 0 has written that down before: see `logs.replica`.
+                self.epochs.assign(head.leader_epoch, head.base_offset)
             if head.producer_id >= 0:
                 self._note_producer(active, head, markers.get(head))
 
@@ -252,10 +284,6 @@ class Log:
             done = self.producers.note(head, marker)
             if done and done.aborted:
                 active.aborted.append(AbortedEntry(*done[:3], self.producers.stable_after(done)))
-
-    def _begin_epoch(self, head: Head) -> None:
-        if self.epochs.assign(head.leader_epoch, head.base_offset) and head.leader_epoch > 0:
-            save_epochs(self.files, self.directory, self.epochs)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin the next one; everything so far is durable then."""

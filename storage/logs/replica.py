@@ -1,48 +1,166 @@
-"""The follower's side of a log: records as the leader numbered them, and finding where the two part ways."""
+"""A log of a cluster: what its leader does before the first append, and what a follower does with what it is sent.
+
+Who leads, who follows and how far is committed is decided elsewhere; a log of a node on its own needs nothing of this.
+"""
+
+from collections.abc import Iterator
 
 from muster.storage.disk.files import Buffer
-from muster.storage.errors import FencedLeaderEpoch, UnexpectedAppendOffset
+from muster.storage.errors import FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
+from muster.storage.logs import fetching, reshape
 from muster.storage.logs.log import Log
+from muster.storage.logs.reshape import put_down_epochs
 from muster.storage.logs.stamp import as_given
-from muster.storage.records.validation import split
-from muster.storage.types import Appended
+from muster.storage.records.answer import whole_batches
+from muster.storage.records.scan import Head
+from muster.storage.segments.epochs import LeaderEpochs
+from muster.storage.types import Appended, Fetched
+
+_MOST_OFFSETS = 0x7FFFFFFF
+"""Of a segment, and so of one write."""
 
 
-def become_leader(log: Log, epoch: int) -> None:
-    """Number records under this epoch from now on; FencedLeaderEpoch when a newer one has been seen."""
+def lead(log: Log, epoch: int) -> None:
+    """Number records under this epoch from now on.
+
+    That it begins at the log's end is on disk once this returns, be there ever a record of it or not: followers with
+    records of a former epoch that reach further are told where that one ended. The high watermark stays what is known.
+    FencedLeaderEpoch when a newer epoch has been seen; StorageError when it cannot be written down, and nothing is
+    changed then.
+    """
+    first = first_of_epoch(log, epoch)
+    if first is not None:
+        put_down_epochs(log, first)
+    take_lead(log, epoch, first)
+
+
+def first_of_epoch(log: Log, epoch: int) -> LeaderEpochs | None:
+    """The epochs of the log once this one begins, None where that is known. Refuses what `lead` refuses."""
+    if log.failure:
+        raise log.failure
     if epoch < log.leader_epoch:
         raise FencedLeaderEpoch(
             f"Leader epoch {epoch} is older than {log.leader_epoch}, which has written to the log already."
         )
+    epochs = log.epochs.copy()
+    return epochs if epochs.assign(epoch, log.end_offset) else None
+
+
+def take_lead(log: Log, epoch: int, first: LeaderEpochs | None) -> None:
+    """The last step of `lead`, once the epoch's beginning (see `first_of_epoch`) is on disk."""
+    log.epochs = first or log.epochs
     log.leader_epoch = epoch
-    log.follow(None)
+    log.following = False
 
 
-def append_as_follower(log: Log, batches: Buffer, now_ms: int) -> Appended:
-    """Write batches with the offsets that the leader gave them.
+def follow(log: Log) -> None:
+    """Another node leads: what the log begins with is for it to say, and retention its work."""
+    log.following = True
 
-    UnexpectedAppendOffset when they begin before the log's end. Where the leader's compaction left a hole, a new
-    segment begins, so that within the active one every missing offset still shows damage.
+
+def last_epoch(log: Log) -> int:
+    """The leader epoch of the last record, be it still there or not; -1 if there never was one.
+
+    An epoch in which nothing was written does not count.
     """
-    if log.failure:
-        raise log.failure
-    stamped = as_given(split(memoryview(batches), log.settings, trusted=True, numbered=True))
-    expected = log.end_offset
-    for head in stamped.heads:
-        if head.base_offset < expected or (head.base_offset > expected and head is not stamped.heads[0]):
-            raise UnexpectedAppendOffset(
-                f"A batch from the leader begins at offset {head.base_offset}; expected {expected}. "
-                "Fetch again from the log's end."
-            )
-        expected = head.last_offset + 1
-    first = stamped.heads[0].base_offset
-    if first > log.end_offset:
-        log.roll(now_ms, first)
-    log.write(stamped, now_ms, check=False)
-    log.leader_epoch = max(log.leader_epoch, stamped.heads[-1].leader_epoch)
-    return Appended(first, stamped.next_offset - 1, -1, log.start_offset)
+    return log.epochs.at(log.end_offset - 1)
 
 
 def end_offset_for_epoch(log: Log, epoch: int) -> tuple[int, int]:
-    """(epoch, end offset) of the largest epoch not above `epoch`, for a follower to truncate to (KIP-101, KIP-279)."""
+    """(epoch, end offset) of the largest epoch not above `epoch`, for a follower to truncate to (KIP-101, KIP-279).
+
+    (-1, -1) when that cannot be said.
+    """
     return log.epochs.end_offset(epoch, log.end_offset)
+
+
+def fetch_as_replica(log: Log, offset: int, max_bytes: int, *, min_one: bool = True) -> Fetched:
+    """Batches for a follower: as `Log.fetch` gives them, yet up to the log's end."""
+    return fetching.told(log, lambda: fetching.fetch_to_end(log, offset, max_bytes, min_one))
+
+
+# -- a follower ---------------------------------------------------------------------------------------------
+
+
+def append_as_follower(log: Log, batches: Buffer, now_ms: int) -> Appended:
+    """Write what the leader answered a fetch from the log's end with: its whole batches, numbered by the leader.
+
+    CorruptMessage when any of it is damaged, UnexpectedAppendOffset when it does not begin at the log's end: nothing is
+    written then. A StorageError in the middle leaves a beginning of it. Durable after the next flush.
+    """
+    if log.failure:
+        raise log.failure
+    view = memoryview(batches)
+    heads = whole_batches(view)
+    _check_follows_on(log, heads[0])
+    _begin_epochs(log, heads)
+    for run in _runs(log, heads):
+        first = run[0].base_offset
+        if first > log.end_offset and not log.holes:
+            # So that within the segment that is written to a missing offset still shows damage.
+            log.roll(now_ms, first)
+        log.write(as_given(view, run), now_ms, check=False)
+    log.leader_epoch = max(log.leader_epoch, heads[-1].leader_epoch)
+    return Appended(heads[0].base_offset, heads[-1].last_offset, -1, log.start_offset)
+
+
+def _check_follows_on(log: Log, first: Head) -> None:
+    end = log.end_offset
+    if first.base_offset < end and first.last_offset >= end == log.start_offset and not log.size:
+        # The log's start, told by the leader, lies within this batch: it comes whole or not at all.
+        with log.cuts.cutting():
+            reshape.begin_at(log, first.base_offset)
+        return
+    before = last_epoch(log)
+    if first.base_offset < end or first.leader_epoch < before:
+        raise UnexpectedAppendOffset(
+            f"A batch from the leader begins at offset {first.base_offset} with leader epoch {first.leader_epoch}; "
+            f"expected {end} or more, and epoch {before} or above. Fetch again from the log's end."
+        )
+
+
+def _begin_epochs(log: Log, heads: list[Head]) -> None:
+    """Write down which epochs begin in these batches, before the batches."""
+    latest = log.epochs.latest
+    if heads[0].leader_epoch == latest == heads[-1].leader_epoch:
+        return
+    epochs = log.epochs.copy()
+    news = [epochs.assign(head.leader_epoch, head.base_offset) for head in heads]
+    if True in news:
+        put_down_epochs(log, epochs)
+        log.epochs = epochs
+
+
+def _runs(log: Log, heads: list[Head]) -> Iterator[list[Head]]:
+    """The batches in portions that one write can take: within one segment, and without a hole where none may be."""
+    run: list[Head] = []
+    size = 0
+    for head in heads:
+        if run and (
+            size + head.size > log.settings.segment_bytes
+            or (head.base_offset > run[-1].last_offset + 1 and not log.holes)
+            or head.last_offset - run[0].base_offset >= _MOST_OFFSETS
+            or len(run) >= log.most_entries
+        ):
+            yield run
+            run, size = [], 0
+        run.append(head)
+        size += head.size
+    yield run
+
+
+def advance_start(log: Log, offset: int) -> None:
+    """The leader's log begins at `offset` now: give up what lies before. What is below it is committed.
+
+    On disk with the next checkpoint; a start that is older is told anew by the leader.
+    """
+    with log.reshaping:  # Retention moves it too.
+        if offset <= log.start_offset:
+            return
+        if offset > log.end_offset:
+            raise StorageError(
+                f"The leader's log of {log.partition[0]}-{log.partition[1]} begins at offset {offset}, behind the end "
+                f"{log.end_offset} of this one. Begin there anew."
+            )
+        log.start_offset = offset
+    log.tell_high_watermark(offset)

@@ -1,6 +1,7 @@
 """Change which segments a log consists of. The caller holds `log.reshaping`."""
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -11,9 +12,10 @@ from muster.storage.logs.stamp import Stamped
 from muster.storage.producers.loading import load_producers
 from muster.storage.producers.state import ProducerState
 from muster.storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.segments.reading import SegmentList
 from muster.storage.segments.segment import Segment, segment_path
-from muster.storage.segments.summaries import save_summaries
+from muster.storage.segments.summaries import save_epochs, save_summaries
 from muster.storage.wording import remedy
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
     log.check_place()
     sealed = log.segment_list.active
     fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
+    fresh.gaps = log.holes
     try:
         owed = write_down(log, sealed, sync=False)
         fresh.start(now_ms)
@@ -46,12 +49,12 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
         raise refusal from error
     log.owed = owed  # before the new segment can be seen, and flushed
     log.segment_list = SegmentList((*log.segment_list.all, fresh))
+    sealed.active = False
+    sealed.gaps = log.settings.compacted or base != log.end_offset
     if base != log.end_offset:
         settle(log)  # a follower's log ends where its files say so
     log.end_offset = base
     log.durable_offset = max(log.durable_offset, base)
-    sealed.active = False
-    sealed.gaps = log.settings.compacted
 
 
 def settle(log: "Log") -> None:
@@ -107,17 +110,38 @@ def begin_at(log: "Log", offset: int) -> None:
     """Give up every segment and go on with an empty one at `offset`."""
     old = log.segments
     fresh = Segment(log.files, log.directory, offset, log.opened, log.settings.index_interval_bytes)
-    for segment in reversed(old):
-        segment.file()
-        segment.pinned = True
-        log.files.remove(segment.path())
-        log.opened.forget(segment)
+    fresh.gaps = log.holes
+    remove_newest_first(log, old)
     fresh.start(old[-1].created_ms)
     log.files.sync_dir(log.directory)
     log.summaries.clear()
     log.producers = ProducerState()
     log.segment_list = SegmentList([fresh])
     log.end_offset = log.durable_offset = offset
+
+
+def remove_newest_first(log: "Log", segments: Sequence[Segment]) -> None:
+    """Remove the files of segments that readers may still be at, so that a crash leaves no hole in the log."""
+    for segment in reversed(segments):
+        segment.file()
+        segment.pinned = True
+        log.files.remove(segment.path())
+        log.files.sync_dir(log.directory)
+        log.summaries.pop(segment.base_offset, None)
+        log.opened.forget(segment)
+
+
+def put_down_epochs(log: "Log", epochs: LeaderEpochs, *, sync: bool = True) -> None:
+    """Write leader epochs down that are to be the log's; before it knows of them, and before it is as they say."""
+    try:
+        save_epochs(log.files, log.directory, epochs, sync=sync)
+    except OSError as error:
+        refusal = StorageError(
+            f"Could not write the leader epochs of {log.directory} down: {error.strerror or error}. Nothing in the "
+            f"log was changed; {remedy(error)}, then try again."
+        )
+        log.troubles.refused(log.partition, refusal, error)
+        raise refusal from error
 
 
 def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:

@@ -28,14 +28,20 @@ class Stamped(NamedTuple):
     next_offset: int
     produced: bool
     """Whether any batch comes from an idempotent producer."""
+    given: memoryview | None = None
+    """Of a follower: what the leader sent, in which the heads have their positions. Then there is one buffer only."""
 
     def markers(self) -> dict[Head, Marker]:
         """What the control batches among them say."""
         if not self.produced:
             return {}
+        whole = self.given
+        behind = (
+            self.buffers[1::2] if whole is None else [whole[head.position + MAGIC_AT : head.end] for head in self.heads]
+        )
         return {
             head: marker
-            for head, batch in zip(self.heads, self.buffers[1::2], strict=True)
+            for head, batch in zip(self.heads, behind, strict=True)
             if head.attributes & CONTROL_BIT and (marker := _marker(head, batch))
         }
 
@@ -77,13 +83,9 @@ def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> 
     return marked, memoryview(changed)
 
 
-def as_given(batches: list[tuple[Fields, memoryview]]) -> Stamped:
-    """A follower's batches: offsets, epochs and times stay as the leader set them."""
-    buffers: list[Buffer] = []
-    heads: list[Head] = []
-    total = 0
-    for fields, data in batches:
-        buffers += (data[:MAGIC_AT], data[MAGIC_AT:])
-        heads.append(head_of(fields, total))
-        total += len(data)
-    return Stamped(buffers, total, heads, heads[-1].last_offset + 1, any(head.producer_id >= 0 for head in heads))
+def as_given(sent: memoryview, heads: list[Head]) -> Stamped:
+    """Some of a follower's batches, side by side in what was sent: offsets, epochs and times as the leader set them."""
+    first, last = heads[0], heads[-1]
+    piece = sent[first.position : last.end]
+    produced = any(head.producer_id >= 0 for head in heads)
+    return Stamped([piece], len(piece), heads, last.last_offset + 1, produced, sent)

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from muster.storage.errors import OffsetOutOfRange
 from muster.storage.logs.log import Log
-from muster.storage.logs.reshape import begin_at, cut_active
-from muster.storage.logs.retention import LogFacts, RetentionPolicy, SegmentFacts
+from muster.storage.logs.reshape import begin_at, cut_active, put_down_epochs, remove_newest_first
+from muster.storage.logs.retention import BelowStart, LogFacts, RetentionPolicy, SegmentFacts
+from muster.storage.records.scan import BatchFault, walk_headers
+from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.segments.reading import SegmentList
 from muster.storage.segments.segment import Segment
-from muster.storage.segments.summaries import save_epochs, save_summaries
+from muster.storage.segments.summaries import save_summaries
 from muster.storage.segments.swap import retire_files
 
 logger = logging.getLogger("muster.storage")
@@ -24,6 +26,8 @@ def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[L
     Only the appending thread may roll the segment that it writes. Another one gives `aged`, which gets the log where
     that is to be done before more can go.
     """
+    if log.following:
+        asked = (BelowStart(),)  # Retention is its leader's work, whose log start it takes over.
     gone = 0
     while log.failure is None:
         oldest = log.segments[0]
@@ -65,7 +69,7 @@ def drop_oldest(log: Log, now_ms: int) -> None:
     pin([oldest])
     log.start_offset = max(log.start_offset, others[0].base_offset)
     log.segment_list = SegmentList(others)
-    log.epochs.cut_start(log.start_offset)
+    log.epochs.cut_start(min(log.start_offset, log.end_offset - 1))
     retire(log, [oldest], now_ms)
     for name in log.files.names(log.directory):
         if name.endswith(".snapshot") and int(name[:20]) < others[0].base_offset:
@@ -105,13 +109,19 @@ def truncate_to(log: Log, offset: int) -> None:
     """Cut the log's end off at `offset`, as a follower does when its leader never had the rest (KIP-101).
 
     A batch that reaches past `offset` goes as a whole, though never below the log's start. Producers and epochs are
-    as they were there.
+    as they were there, and nothing behind it counts as committed. All of it is on disk on return: first that the epochs
+    end there, so that none is claimed for what comes instead. The recovery point is the caller's to see to, before.
     """
     offset = cut_point(log, offset)
-    if offset >= log.end_offset:
-        return
     with log.cuts.cutting():
-        _truncate(log, offset)
+        epochs = log.epochs.copy()
+        if epochs.cut_end(offset):
+            put_down_epochs(log, epochs)
+            log.epochs = epochs
+        if offset < log.end_offset:
+            _truncate(log, offset)
+            log.lower_high_watermark(log.end_offset)
+            log.cleaned_to = min(log.cleaned_to, log.end_offset)
 
 
 def _truncate(log: Log, offset: int) -> None:
@@ -122,9 +132,6 @@ def _truncate(log: Log, offset: int) -> None:
         _cut_files(log, active, gone, offset)
     except OSError as error:
         raise log.fence(f"Truncating {log.directory} to {offset} failed: {error.strerror or error}") from error
-    log.epochs.cut_end(log.end_offset)
-    if log.epochs.latest > 0:
-        save_epochs(log.files, log.directory, log.epochs)
 
 
 def cut_point(log: Log, offset: int) -> int:
@@ -134,22 +141,48 @@ def cut_point(log: Log, offset: int) -> int:
     if offset >= log.end_offset:
         return log.end_offset
     holder = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
-    head = holder.locate(offset)
-    return max(head.base_offset if head else offset, log.start_offset)
+    return max(_kept_below(holder, offset), log.start_offset)
+
+
+def _kept_below(segment: Segment, offset: int) -> int:
+    """Where the segment ends without the batches that reach past `offset`."""
+    head = segment.locate(offset)
+    if head is None or not segment.gaps:
+        return head.base_offset if head else segment.next_offset
+    # Offsets may be missing right before that batch: what comes before is found by its own header only.
+    end = segment.base_offset
+    try:
+        for before in walk_headers(segment.file(), 0, head.position):
+            end = before.last_offset + 1
+    except BatchFault as fault:
+        raise segment.damaged(fault, end) from None
+    return end
 
 
 def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> None:
-    head = active.locate(offset)
-    if head and head.base_offset < offset:
-        # The log's start lies within this batch: nothing before it counts, so begin there anew.
+    if _kept_below(active, offset) < offset:
+        # Only the log's start lies there, within a batch or a hole: nothing before it counts, so begin there anew.
         begin_at(log, offset)
         return
-    # Newest first: whatever a crash leaves is a beginning of the log without holes.
-    for segment in reversed(gone):
-        pin([segment])
-        log.files.remove(segment.path())
-        log.summaries.pop(segment.base_offset, None)
-        log.opened.forget(segment)
+    head = active.locate(offset)
+    remove_newest_first(log, gone)
     log.summaries.pop(active.base_offset, None)
     save_summaries(log.files, log.directory, log.summaries.values())
     cut_active(log, active, head.position if head else active.size)
+
+
+def start_over(log: Log, offset: int) -> None:
+    """Give up all records and begin anew at `offset`, behind which the leader's log begins. On disk on return.
+
+    That the log starts there and nothing before it is missed is the caller's to write down, before.
+    """
+    with log.cuts.cutting():
+        if log.epochs.entries:
+            put_down_epochs(log, LeaderEpochs())
+            log.epochs = LeaderEpochs()
+        try:
+            begin_at(log, offset)
+        except OSError as error:
+            raise log.fence(f"Beginning {log.directory} anew at {offset} failed: {error.strerror or error}") from error
+        log.start_offset = log.cleaned_to = offset
+        log.follow(offset)

@@ -37,12 +37,9 @@ _TRUSTED_BITS = _CLIENT_BITS | CONTROL_BIT | DELETE_HORIZON_BIT
 Fields = tuple[int, ...]
 
 
-def split(
-    view: memoryview, settings: TopicSettings, *, trusted: bool, numbered: bool = False
-) -> list[tuple[Fields, memoryview]]:
+def split(view: memoryview, settings: TopicSettings, *, trusted: bool) -> list[tuple[Fields, memoryview]]:
     """The header fields and bytes of every batch in an append, each checked.
 
-    `numbered` batches come from a leader's log: compaction may have left them with holes, or empty.
     CorruptMessage, MessageTooLarge, InvalidRecord or UnsupportedCompressionType name what is wrong.
     """
     batches: list[tuple[Fields, memoryview]] = []
@@ -61,8 +58,8 @@ def split(
         if (
             size > settings.max_message_bytes
             or crc32c(batch[ATTRIBUTES_AT:]) != fields[4]
-            or (fields[12] != fields[6] + 1 and not (numbered and 0 <= fields[12] <= fields[6]))
-            or (fields[12] <= 0 and not numbered)
+            or fields[12] != fields[6] + 1
+            or fields[12] <= 0
             or attributes & ~bits
             or attributes & CODEC_MASK >= len(CODECS)
             or (fields[9] >= 0 and (fields[10] < 0 or (fields[11] < 0 and not attributes & CONTROL_BIT)))

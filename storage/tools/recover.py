@@ -67,11 +67,10 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
         points, owners = furthest(points, private), owners | their_owners
         cuts = []
         for entry in catalog.values():
-            compacted = "compact" in entry.configs.get("cleanup.policy", "")
-            for number in range(entry.partitions):
+            for number in entry.topic().here:
                 tp = entry.name, number
                 durable = points.get(tp, 0) if owners.get(entry.name, entry.id) == entry.id else 0
-                cuts += find_cuts(disk, data_dir, tp, compacted, durable)
+                cuts += find_cuts(disk, data_dir, tp, entry.compacted, durable, entry.holed)
         if cuts and not dry_run:
             _lower_recovery_points(disk, data_dir, cuts)
             for _, of_one in groupby(cuts, key=lambda cut: (cut.topic, cut.partition)):
@@ -81,7 +80,9 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
         lock.release()
 
 
-def find_cuts(files: Files, data_dir: str, tp: TopicPartition, compacted: bool, durable: int = 0) -> list[Cut]:
+def find_cuts(
+    files: Files, data_dir: str, tp: TopicPartition, compacted: bool, durable: int = 0, holed: bool = False
+) -> list[Cut]:
     """Where the partition's records are not intact, in order; `durable`: the offset up to which they once were."""
     directory = f"{data_dir}/{tp[0]}-{tp[1]}"
     if not files.is_dir(directory):
@@ -97,7 +98,7 @@ def find_cuts(files: Files, data_dir: str, tp: TopicPartition, compacted: bool, 
         if base > expected and not compacted:
             why = f"the next segment begins at offset {base}, expected {expected}"
             cuts.append(Cut(*tp, before, _size_of(files, before), 0, expected, base, (), why, epoch))
-        order = Order(base, base, compacted and following is not None, epoch)
+        order = Order(base, base, holed or (compacted and following is not None), epoch)
         file = files.open(path, writable=False)
         try:
             for gap in gaps(file, order, following):

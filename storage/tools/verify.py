@@ -59,15 +59,15 @@ def verify_dir(data_dir: str, progress: Progress | None = None, files: Files | N
         except DataDirectoryError as error:
             report.findings.append(Finding(f"{data_dir}/{name}", 0, 0, -1, str(error)))
     directories = [
-        (f"{data_dir}/{entry.name}-{number}", "compact" in entry.configs.get("cleanup.policy", ""))
+        (f"{data_dir}/{entry.name}-{number}", entry.compacted, entry.holed)
         for entry in catalog.values()
-        for number in range(entry.partitions)
+        for number in entry.topic().here
         if not entry.deleting
     ]
-    walk = _Walk(disk, report, progress, sum(_size(disk, directory) for directory, _ in directories))
-    for directory, compacted in directories:
+    walk = _Walk(disk, report, progress, sum(_size(disk, directory) for directory, *_ in directories))
+    for directory, compacted, holed in directories:
         if disk.is_dir(directory):
-            walk.partition(directory, compacted)
+            walk.partition(directory, compacted, holed)
         else:
             report.findings.append(Finding(directory, 0, 0, -1, "the partition's directory is gone"))
     return report
@@ -96,14 +96,14 @@ class _Walk:
         self._progress = progress
         self._total = total
 
-    def partition(self, directory: str, compacted: bool) -> None:
+    def partition(self, directory: str, compacted: bool, holed: bool) -> None:
         expected = None
         logs = list(_logs(self._files, directory))
         for place, (base, path) in enumerate(logs):
             if expected is not None and base != expected and (not compacted or base < expected):
                 why = f"its records begin at offset {base}, expected {expected}"
                 self._report.findings.append(Finding(path, 0, 0, expected, why))
-            gaps = compacted and place < len(logs) - 1
+            gaps = holed or (compacted and place < len(logs) - 1)
             expected = self._segment(path, base, gaps)
 
     def _segment(self, path: str, base: int, gaps: bool) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.disk.files import Files, remove_tree
 from muster.storage.errors import StorageError
-from muster.storage.logs.loader import create_log, open_log
+from muster.storage.logs.loader import create_log, flush_found, open_log
 from muster.storage.logs.log import Log
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.topics.catalog import format_id
 from muster.storage.topics.plans import Plan
+from muster.storage.topics.strays import clear_way, directory_of
 from muster.storage.topics.together import together
 from muster.storage.types import Topic, TopicPartition
 
@@ -21,10 +22,6 @@ TOLD_AT_ONCE = 256
 """Of logs that are made."""
 
 logger = logging.getLogger("muster.storage")
-
-
-def directory_of(data_dir: str, tp: TopicPartition) -> str:
-    return f"{data_dir}/{tp[0]}-{tp[1]}"
 
 
 def open_all(
@@ -40,12 +37,13 @@ def open_all(
 ) -> tuple[list[Log], dict[TopicPartition, StorageError]]:
     """The logs, all that was found in them durable, and why the others could not be opened."""
 
-    def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str) -> Log | StorageError:
+    def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str, told: bool) -> Log | StorageError:
         directory = directory_of(data_dir, tp)
         try:
             return open_log(
                 files, directory, tp, of_topic, opened, clean=clean,
-                recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=topic_id, sync=False,
+                recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=topic_id, told=told,
+                sync=False,
             )  # fmt: skip
         except (FileNotFoundError, NotADirectoryError):
             return _gone(directory, tp)
@@ -55,8 +53,8 @@ def open_all(
 
     wanted = []
     for topic in topics:
-        facts = (settings.for_topic(topic.configs), format_id(topic.id))
-        wanted += [((topic.name, number), *facts) for number in range(topic.partitions)]
+        facts = (settings.for_topic(topic.configs), format_id(topic.id), topic.held is not None)
+        wanted += [((topic.name, number), *facts) for number in topic.here]
     found = together(one, wanted)
     logs = [log for log in found if isinstance(log, Log)]
     _flush_found(files, data_dir, [log for log in logs if log.recovered.unflushed])
@@ -73,7 +71,7 @@ def _flush_found(files: Files, data_dir: str, logs: Sequence[Log]) -> None:
         files.sync_all(data_dir)
     else:
         for log in logs:
-            log.segment_list.active.file().sync()
+            flush_found(log.segment_list.active)
 
 
 def make_all(
@@ -89,8 +87,7 @@ def make_all(
     def one(tp: TopicPartition) -> Log:
         directory = directory_of(data_dir, tp)
         if files.is_dir(directory):
-            # Left by a creation that did not come to its end, or by a foreign hand: never take over its records.
-            remove_tree(files, directory)
+            clear_way(files, data_dir, tp)
         return create_log(files, directory, tp, plan.settings, opened, now_ms=now_ms, topic_id=topic_id, sync=sync)
 
     logs: list[Log] = []

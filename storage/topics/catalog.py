@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,9 +34,32 @@ class CatalogEntry(BaseModel):
     internal: bool
     deleting: bool = False
     """Its deletion has begun and must be finished."""
+    held: tuple[int, ...] | None = None
+    """See `Topic.held`. Not written where all of it is here, so that programs that know of no cluster read the file."""
+    leaving: tuple[int, ...] | None = None
+    """Partitions whose removal from here has begun and must be finished."""
 
     def topic(self) -> Topic:
-        return Topic(self.name, parse_id(self.id), self.partitions, dict(self.configs), self.internal)
+        return Topic(self.name, parse_id(self.id), self.partitions, dict(self.configs), self.internal, self.held)
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "")
+
+    @property
+    def holed(self) -> bool:
+        """Whether offsets may be missing even where it is written to: its leader may have compacted them away."""
+        return self.compacted and self.held is not None
+
+    @property
+    def going(self) -> Sequence[int]:
+        """Partitions whose files are to be removed."""
+        left = self.leaving or ()
+        return [*self.topic().here, *left] if self.deleting else left
+
+    def without_going(self) -> "CatalogEntry | None":
+        """What stays once they are; None when nothing does."""
+        return None if self.deleting or self.held == () else self.model_copy(update={"leaving": None})
 
     @classmethod
     def of(cls, topic: Topic, *, deleting: bool = False) -> "CatalogEntry":
@@ -47,6 +70,7 @@ class CatalogEntry(BaseModel):
             configs=dict(topic.configs),
             internal=topic.internal,
             deleting=deleting,
+            held=topic.held,
         )
 
 
@@ -63,7 +87,7 @@ class CatalogFile(BaseModel):
 def save_catalog(files: Files, data_dir: str, entries: Mapping[str, CatalogEntry]) -> None:
     topics = tuple(entries[name] for name in sorted(entries))
     whole = CatalogFile(version=1, checksum=_checksum(topics), topics=topics)
-    replace_file(files, f"{data_dir}/{CATALOG}", whole.model_dump_json(indent=1).encode() + b"\n")
+    replace_file(files, f"{data_dir}/{CATALOG}", whole.model_dump_json(indent=1, exclude_none=True).encode() + b"\n")
 
 
 def load_catalog(files: Files, data_dir: str) -> dict[str, CatalogEntry]:
@@ -86,7 +110,7 @@ def load_catalog(files: Files, data_dir: str) -> dict[str, CatalogEntry]:
 
 
 def _checksum(topics: tuple[CatalogEntry, ...]) -> int:
-    return crc32c("\n".join(entry.model_dump_json() for entry in topics).encode())
+    return crc32c("\n".join(entry.model_dump_json(exclude_none=True) for entry in topics).encode())
 
 
 def alike(name: str) -> str:

@@ -5,8 +5,9 @@ Nothing is written into a directory before it is known to be ours or empty.
 
 import json
 import logging
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.storage.disk.files import Files, Lock, LockHeld, read_file, replace_file
 from muster.storage.errors import DataDirectoryError
@@ -24,16 +25,43 @@ LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_POINTS = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
+_AN_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_NO_ID = "-" * 22
+
 # What a first start that was cut short may leave behind.
 _BEGINNINGS = {LOCK, META, META + ".tmp", CATALOG + ".tmp", "lost+found"}
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who writes here: the cluster's 22 characters and the node's number."""
+    """Who writes here: the cluster's 22 characters and the node's number.
+
+    `directory_id`, 22 characters as well, is this directory's alone: another disk has another one. Empty where it could
+    not be written down, for then the next start has another. `boot_id` is the start of the machine in which the
+    directory was last used, "" where that is unknown. `unclean` says that records which nobody was promised to be
+    flushed may have gone with a former one, and nobody has reckoned with that yet.
+    """
 
     cluster_id: str
     node_id: int
+    directory_id: str = ""
+    boot_id: str = ""
+    unclean: bool = False
+
+    def text(self) -> str:
+        """`meta.properties`. Programs that know fewer of its lines skip the others.
+
+        The last line is one that must be there, so that a file which is cut short is seen to be.
+        """
+        lines = {
+            "version": META_VERSION,
+            "boot.id": self.boot_id,
+            "unclean": "true" if self.unclean else "",
+            "directory.id": self.directory_id,
+            "cluster.id": self.cluster_id,
+            "node.id": self.node_id,
+        }
+        return "".join(f"{key}={value}\n" for key, value in lines.items() if value != "")
 
 
 def known_cluster_id(files: Files, path: str) -> str | None:
@@ -134,15 +162,23 @@ def _identity(
     meta = f"{path}/{META}"
     try:
         if not files.exists(meta):
-            made = Identity(cluster_id or format_id(random_bytes(16)), node_id)
-            text = f"version={META_VERSION}\ncluster.id={made.cluster_id}\nnode.id={made.node_id}\n"
-            replace_file(files, meta, text.encode())
+            of_cluster = cluster_id or format_id(random_bytes(16))
+            made = Identity(of_cluster, node_id, format_id(random_bytes(16)), files.boot_id())
+            replace_file(files, meta, made.text().encode())
             return made
         lines = read_file(files, meta).decode().splitlines()
         found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
         if missing := [key for key in ("version", "cluster.id", "node.id") if key not in found]:
             raise ValueError(f"it has no line {missing[0]}=...")
-        known = Identity(found["cluster.id"], int(found["node.id"]))
+        if not _AN_ID.fullmatch(found.get("directory.id", _NO_ID)):
+            raise ValueError(f"its directory.id={found['directory.id']} has not the 22 characters of an id")
+        known = Identity(
+            found["cluster.id"],
+            int(found["node.id"]),
+            found.get("directory.id", ""),
+            found.get("boot.id", ""),
+            found.get("unclean") == "true",
+        )
     except (OSError, ValueError) as error:
         raise DataDirectoryError(
             f"{meta} cannot be read: {error}. Expected lines version, cluster.id and node.id; restore it from a copy."
@@ -158,6 +194,41 @@ def _identity(
             f"--set node.id={known.node_id}, or choose another directory."
         )
     return known
+
+
+def note_start(
+    files: Files, path: str, known: Identity, random_bytes: Callable[[int], bytes], *, loose: bool
+) -> Identity:
+    """What is to be known of the directory from this start on, written down before the mark of a clean shutdown goes.
+
+    `loose`: it holds a log that acknowledges before it flushes. Such a log has lost records if the machine stopped
+    while it was open: the mark is missing, and this is not the boot in which that was. A process that is killed leaves
+    its writes with the system, and loses none.
+    """
+    boot_id = files.boot_id()
+    same = bool(boot_id) and boot_id == known.boot_id
+    lost = loose and not same and not files.exists(f"{path}/{CLEAN_SHUTDOWN}")
+    now = replace(
+        known,
+        directory_id=known.directory_id or format_id(random_bytes(16)),
+        boot_id=boot_id,
+        unclean=known.unclean or lost,
+    )
+    return put_down(files, path, known, now)
+
+
+def put_down(files: Files, path: str, known: Identity, now: Identity) -> Identity:
+    """Write the identity as it is now. A disk that takes nothing keeps nobody from starting."""
+    if now == known:
+        return known
+    try:
+        replace_file(files, f"{path}/{META}", now.text().encode())
+    except OSError as error:
+        logger.warning(
+            "Could not bring %s/%s up to date: %s. The next start tries again.", path, META, error.strerror or error
+        )
+        return replace(now, directory_id=known.directory_id)
+    return now
 
 
 def take_clean_mark(files: Files, path: str) -> bool:

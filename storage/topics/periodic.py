@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from muster.storage.compaction.cleaner import clean, dirty_part
 from muster.storage.config import LogSettings
@@ -14,22 +15,36 @@ from muster.storage.logs.log import Log
 from muster.storage.logs.retention import RetentionPolicy, policies
 from muster.storage.logs.upkeep import remove_doomed, retain
 from muster.storage.producers.state import OnRecord
-from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS
 from muster.storage.types import TopicPartition
 
 logger = logging.getLogger("muster.storage")
 
+Marks: TypeAlias = tuple[dict[TopicPartition, int], dict[str, str]]
+"""High watermarks, and the ids of their topics."""
+
+
+def write_high_watermarks(files: Files, data_dir: str, logs: Iterable[Log], known: Marks | None = None) -> Marks:
+    """The high watermarks of these logs, the file replaced as a whole, unless it says so already as far as is `known`.
+
+    What it says now.
+    """
+    logs = list(logs)
+    marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
+    ids = {log.partition[0]: log.topic_id for log in logs}
+    if known != (marks, ids):
+        write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks, ids)
+    return marks, ids
+
 
 def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
-    """The recovery points, log starts and high watermarks of these logs, each file replaced as a whole."""
+    """The recovery points and log starts of these logs, each file replaced as a whole."""
     logs = list(logs)
     ids = {log.partition[0]: log.topic_id for log in logs}
     points = {log.partition: log.recovery_point for log in logs if log.recovery_point}
     starts = {log.partition: log.start_offset for log in logs if log.start_offset}
-    marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
     write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, ids)
     write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts, ids)
-    write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks, ids)
 
 
 class Upkeep:
@@ -47,6 +62,8 @@ class Upkeep:
         self._compacting = threading.Lock()
         self._at_work: Log | None = None
         self._writing_points = threading.Lock()
+        # The high watermarks that are written down, as far as that is known.
+        self._marks: Marks | None = None
         self.ticking = threading.Lock()
 
     def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool, aged: list[Log] | None = None) -> list[str]:
@@ -96,7 +113,15 @@ class Upkeep:
     def checkpoint(self, logs: Iterable[Log]) -> None:
         """Write the recovery points, log starts and high watermarks down; in any thread."""
         with self._writing_points:
-            write_checkpoints(self._files, self._data_dir, [log for log in logs if not log.retired])
+            staying = [log for log in logs if not log.retired]
+            write_checkpoints(self._files, self._data_dir, staying)
+            self._marks = write_high_watermarks(self._files, self._data_dir, staying)
+
+    def checkpoint_high_watermarks(self, logs: Iterable[Log]) -> None:
+        """Write the high watermarks down if they are others than last time; in any thread."""
+        with self._writing_points:
+            staying = [log for log in logs if not log.retired]
+            self._marks = write_high_watermarks(self._files, self._data_dir, staying, self._marks)
 
     def _try(self, work: Callable[[], object], log: Log | None = None) -> None:
         try:
@@ -151,18 +176,19 @@ class Upkeep:
             with self._compacting:
                 return
 
-    def forget_topics(self, names: set[str]) -> None:
-        """Strike removed topics off the checkpoints, which may be old ones that name no ids."""
+    def forget(self, gone: set[TopicPartition]) -> None:
+        """Strike removed partitions off the checkpoints, which may be old ones that name no ids."""
         with self._writing_points:
-            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
-                self._strike_off(f"{self._data_dir}/{name}", names)
+            self._marks = None
+            for name in (RECOVERY_POINTS, PRIVATE_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
+                self._strike_off(f"{self._data_dir}/{name}", gone)
 
-    def _strike_off(self, path: str, names: set[str]) -> None:
+    def _strike_off(self, path: str, gone: set[TopicPartition]) -> None:
         try:
             known, owners = read_checkpoint(self._files, path)
         except DataDirectoryError as error:
             logger.error("%s", error)
             return
-        kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
+        kept = {tp: offset for tp, offset in known.items() if tp not in gone}
         if len(kept) < len(known):
             write_offsets(self._files, path, kept, owners)

@@ -15,6 +15,7 @@ from muster.storage.errors import (
     InvalidPartitions,
     InvalidRequest,
     InvalidTopic,
+    NotLeaderOrFollower,
     StorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -27,14 +28,17 @@ from muster.storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, 
 from muster.storage.topics.catalog import PRIVATE_TOPICS, CatalogEntry, alike, check_name, load_catalog, save_catalog
 from muster.storage.topics.data_dir import (
     CLEANER_POINTS,
+    HIGH_WATERMARKS,
     LOG_STARTS,
     PRIVATE_POINTS,
     RECOVERY_POINTS,
     Identity,
     leave_clean_mark,
+    note_start,
     take_clean_mark,
     take_directory,
 )
+from muster.storage.topics.listeners import Listeners
 from muster.storage.topics.periodic import Upkeep
 from muster.storage.topics.plans import Plan, Plans, called
 from muster.storage.topics.private_points import furthest, write_private_points
@@ -48,7 +52,7 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Topics:
+class Topics(Listeners):
     """The topics of one node and their logs, kept in one data directory.
 
     Opening recovers what the last process left; DataDirectoryError when the directory is not ours to use. A directory
@@ -66,6 +70,7 @@ class Topics:
         clock_ms: Callable[[], int] = _wall_clock_ms,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        super().__init__()
         self.data_dir = os.path.abspath(data_dir)
         self.settings = settings or LogSettings()
         self._files: Files = files or RealFiles()
@@ -80,9 +85,6 @@ class Topics:
         self._private_logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
         self.troubles = Troubles()
-        self._topic_listeners: list[Callable[[], None]] = []
-        self._append_listeners: list[Callable[[str, int], None]] = []
-        self._change_listeners: list[Callable[[int], None]] = []
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: Identity = identity
         self.closed = False
@@ -115,16 +117,19 @@ class Topics:
         files, path = self._files, self.data_dir
         if fresh:
             save_catalog(files, path, {})
-        clean = take_clean_mark(files, path)
         self._catalog = load_catalog(files, path)
-        self._finish_deletions([entry for entry in self._catalog.values() if entry.deleting])
+        self._finish_deletions([entry for entry in self._catalog.values() if entry.going])
+        staying = [entry.topic() for entry in self._catalog.values()]
+        loose = any(self.settings.for_topic(topic.configs).flush_messages != 1 for topic in staying)
+        self.identity = note_start(files, path, self.identity, self._random_bytes, loose=loose)
+        clean = take_clean_mark(files, path)
         ids = {entry.name: entry.id for entry in self._catalog.values()}
         points, private, starts, cleaned = (
             believed_offsets(files, f"{path}/{name}", ids)
             for name in (RECOVERY_POINTS, PRIVATE_POINTS, LOG_STARTS, CLEANER_POINTS)
         )
         points = furthest(points, private)
-        self._know({entry.name: entry.topic() for entry in self._catalog.values()})
+        self._know({topic.name: topic for topic in staying})
         self._alike = {alike(name): name for name in self._topics}
         logs, self._broken = open_all(
             files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
@@ -134,6 +139,15 @@ class Topics:
         for log in logs:
             log.cleaned_to = cleaned.get(log.partition, 0)
         self._adopt(logs)
+        self._tell_known_high_watermarks(ids)
+
+    def _tell_known_high_watermarks(self, ids: Mapping[str, str]) -> None:
+        """Logs of a cluster begin as followers, with what was committed when it was last written down."""
+        told = [log for log in self.logs() if self._topics[log.partition[0]].held is not None]
+        marks = believed_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", ids) if told else {}
+        for log in told:
+            log.follow(marks.get(log.partition, 0))
+            log.following = True
 
     def _adopt(self, logs: Sequence[Log]) -> None:
         for log in logs:
@@ -344,14 +358,17 @@ class Topics:
                 f"{called(names)} could not be removed: {error.strerror or error}. Mend the disk, then try again."
             ) from error
         self._know({name: kept for name, kept in self._topics.items() if name not in going})
-        partitions = [(name, number) for name, topic in going.items() for number in range(topic.partitions)]
-        self._upkeep.let_go([self._logs[tp] for tp in partitions if tp in self._logs])
         for name in going:
             self._alike.pop(alike(name), None)
+        self._part_with([(name, number) for name, topic in going.items() for number in topic.here])
+
+    def _part_with(self, partitions: Sequence[TopicPartition]) -> None:
+        """Their logs refuse everything from now on."""
+        self._upkeep.let_go([self._logs[tp] for tp in partitions if tp in self._logs])
         for tp in partitions:
             self._broken.pop(tp, None)
             self.troubles.forget(tp)
-            log = self._logs.pop(tp, None)
+            log = self._logs.pop(tp, None) or self._private_logs.pop(tp, None)
             if log:
                 with log.reshaping:
                     log.retire()
@@ -359,7 +376,7 @@ class Topics:
 
     def clear_away(self) -> None:
         """Remove the files of all topics that were hidden; the next start goes on with what is left."""
-        going = [entry for entry in self._catalog.values() if entry.deleting]
+        going = [entry for entry in self._catalog.values() if entry.going]
         try:
             with self._changing:
                 self._finish_deletions(going)
@@ -372,7 +389,7 @@ class Topics:
     def _finish_deletion_of(self, name: str) -> None:
         """What is left of a topic of that name must go before there is another one."""
         try:
-            self._finish_deletions([self._catalog[name]] if name in self._catalog else [])
+            self._finish_deletions([entry] if (entry := self._catalog.get(name)) and entry.going else [])
         except OSError as error:
             raise StorageError(
                 f"Topic '{name}' is still being removed from disk, which fails: {error.strerror or error}. Mend the "
@@ -380,12 +397,13 @@ class Topics:
             ) from error
 
     def _finish_deletions(self, going: Sequence[CatalogEntry]) -> None:
-        remove_all(self._files, self.data_dir, [(entry.name, n) for entry in going for n in range(entry.partitions)])
+        gone = [(entry.name, number) for entry in going for number in entry.going]
+        remove_all(self._files, self.data_dir, gone)
         if going:
             self._files.sync_dir(self.data_dir)
-            gone = {entry.name for entry in going}
-            self._upkeep.forget_topics(gone)
-            self._save({name: entry for name, entry in self._catalog.items() if name not in gone})
+            self._upkeep.forget(set(gone))
+            left = {entry.name: entry.without_going() for entry in going}
+            self._save({name: each for name, old in self._catalog.items() if (each := left.get(name, old)) is not None})
 
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:
         save_catalog(self._files, self.data_dir, catalog)
@@ -404,7 +422,10 @@ class Topics:
         broken = self._broken.get((topic, partition))
         if broken:
             return broken
-        count = self.topic(topic).partitions
+        known = self.topic(topic)
+        count = known.partitions
+        if 0 <= partition < count and partition not in known.here:
+            return NotLeaderOrFollower(f"Partition {topic}-{partition} is not held by this node. Look its leader up.")
         return UnknownTopicOrPartition(
             f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
         )
@@ -424,26 +445,3 @@ class Topics:
     def logs(self) -> Iterator[Log]:
         """Every log there is, private ones as well: they are kept as all others are."""
         return iter([*self._logs.values(), *self._private_logs.values()])
-
-    # -- listeners ----------------------------------------------------------------------------------------
-
-    def on_append(self, listener: Callable[[str, int], None]) -> None:
-        """Call with topic and partition when more can be read, possibly from the thread that flushed."""
-        self._append_listeners.append(listener)
-
-    def on_topics_changed(self, listener: Callable[[], None]) -> None:
-        """Call after topics or partition counts changed."""
-        self._topic_listeners.append(listener)
-
-    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
-        """Call with how many logs were made, some at a time, or (less than 0) are gone; in the thread that does it."""
-        self._change_listeners.append(listener)
-
-    def _tell_change(self, count: int) -> None:
-        for listener in self._change_listeners:
-            listener(count)
-
-    def tell_topics(self) -> None:
-        """Call the listeners, after `make` or `hide`; in the thread in which they live."""
-        for listener in self._topic_listeners:
-            listener()

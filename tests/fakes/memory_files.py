@@ -140,6 +140,7 @@ class MemoryFiles:
         self.capacity: int | None = None
         self.now_ms = 0
         self.epoch = 0
+        self.boots = 0
 
     def enter(self, operation: str, path: str) -> None:
         self.calls += 1
@@ -227,6 +228,9 @@ class MemoryFiles:
         self.locks.add(path)
         return MemoryLock(self, path)
 
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
     # -- what tests do to it ------------------------------------------------------------------------------
 
     def content(self, path: str) -> bytes:
@@ -260,6 +264,7 @@ class MemoryFiles:
         """
         choose = rng_choice or (lambda choices: "lose")
         self.epoch += 1
+        self.boots += 1
         self.locks.clear()
         self.fault = None
         _settle(self.root, choose)

@@ -138,6 +138,36 @@ def test_what_is_kept_beside_a_segment_is_flushed_by_the_next_flush_and_nothing_
     assert values(read_all(open_broker(files, **SMALL).log("t", 0))) == [b"first", b"second"]
 
 
+def test_what_a_start_found_and_let_readers_see_outlives_a_power_cut_behind_it() -> None:
+    """A process that is killed after a roll, and before the next flush, has not flushed that the new segment exists."""
+    files = MemoryFiles()
+    broker = open_broker(files, **SMALL)
+    broker.create_topic("t", 1)
+    broker.append("t", 0, batch(b"first"), T0)
+    broker.log("t", 0).roll(T0)
+    broker.append("t", 0, batch(b"second"), T0)
+    files.kill()
+    assert values(read_all(open_broker(files, **SMALL).log("t", 0))) == [b"first", b"second"]
+    files.crash()
+    assert values(read_all(open_broker(files, **SMALL).log("t", 0))) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("configs", [{}, {"cleanup.policy": "compact"}])
+def test_what_was_written_down_of_a_segment_before_it_grew_is_not_believed(configs: dict[str, str]) -> None:
+    """A stop in order, more records, a roll, and a kill before the flush that writes the segment down anew."""
+    files = MemoryFiles()
+    broker = open_broker(files, **SMALL)
+    broker.create_topic("t", 1, configs)
+    broker.append("t", 0, batch(b"first", key=b"1"), T0)
+    broker.close()
+    broker = open_broker(files, **SMALL)
+    broker.append("t", 0, batch(b"second", key=b"2"), T0)
+    broker.log("t", 0).roll(T0)
+    broker.append("t", 0, batch(b"third", key=b"3"), T0)
+    files.kill()
+    assert values(read_all(open_broker(files, **SMALL).log("t", 0))) == [b"first", b"second", b"third"]
+
+
 def test_an_error_when_a_side_file_is_closed_refuses_the_append_and_the_next_one_goes_on() -> None:
     files = MemoryFiles()
     broker = open_broker(files, **SMALL)

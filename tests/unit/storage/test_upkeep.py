@@ -8,7 +8,7 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs.log import Log
-from muster.storage.logs.replica import append_as_follower, become_leader, end_offset_for_epoch
+from muster.storage.logs.replica import append_as_follower, end_offset_for_epoch, lead
 from muster.storage.logs.retention import LogFacts, SegmentFacts, policies
 from muster.storage.logs.upkeep import retain, truncate_to
 from muster.storage.records.batch import read_batches
@@ -344,9 +344,9 @@ def test_nobody_waits_for_the_compaction_of_another_log() -> None:
 
 def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
     leader, follower = made(), made()
-    become_leader(leader.log("t", 0), 3)
+    lead(leader.log("t", 0), 3)
     fill(leader, 12)
-    become_leader(leader.log("t", 0), 5)
+    lead(leader.log("t", 0), 5)
     fill(leader, 12)
     log = follower.log("t", 0)
     log.follow(0)
@@ -358,7 +358,7 @@ def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
     with pytest.raises(errors.UnexpectedAppendOffset, match="expected 24"):
         append_as_follower(log, batch(b"x", base_offset=3), T0)
     with pytest.raises(errors.FencedLeaderEpoch):
-        become_leader(log, 4)
+        lead(log, 4)
 
 
 def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
@@ -366,7 +366,7 @@ def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
     broker = made(disk=disk)
     log = broker.log("t", 0)
     for epoch in (0, 2, 4):
-        become_leader(log, epoch)
+        lead(log, epoch)
         fill(broker, 10)
     assert end_offset_for_epoch(log, 0) == (0, 10)
     assert end_offset_for_epoch(log, 3) == (2, 20)
@@ -392,7 +392,7 @@ def test_epochs_are_read_from_the_log_when_their_file_is_lost_or_damaged() -> No
     disk = MemoryFiles()
     broker = made(disk=disk)
     for epoch in (1, 2):
-        become_leader(broker.log("t", 0), epoch)
+        lead(broker.log("t", 0), epoch)
         fill(broker, 10)
     broker.close()
     path = "/data/t-0/leader-epoch-checkpoint"

@@ -3,9 +3,11 @@ heir's, a pinned partition is its member's, and a drained member gets nothing ne
 
 What somebody has is taken from records alone, so it is the same through rebalances, through conversions between the
 classic protocol and KIP-848, and through crashes. A leader's plan that was under way when a group was frozen counts.
+What a member might not read, by the last that was known of its rights, it was to lose in any case: a reload forgets
+rights, and a static member that is away says nothing of them, so whoever takes its place has no claim to that either.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
@@ -21,6 +23,7 @@ from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import RebalanceDecided
+from muster.coordinator.core.rights import TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState, Outcome, RebalanceEntry
@@ -58,6 +61,8 @@ class WhatIsHeldStays(Checker):
         self.planned_here: dict[str, Noted] = {}
         """Calm groups with members for which the coordinator plans: as long as they are, nobody else does."""
         self.was: dict[str, HoldsStored] = {}
+        self.rights: dict[tuple[str, str], TopicRights] = {}
+        """Of each member of a held group, by group and member: the last that was known."""
         self.led: set[str] = set()
         """Held groups whose members make their plans, before the step."""
 
@@ -66,6 +71,8 @@ class WhatIsHeldStays(Checker):
         self.led = {group_id for group_id in self.was if is_led(core.state.logged(group_id))}
         for group_id in self.was:
             group = core.state.logged(group_id)
+            if group is not None:
+                self._note_rights(group_id, group)
             # Who comes and goes in a rebalance of a classic group leaves no record.
             under_way = isinstance(group, ClassicGroup) and group.state is not GroupState.STABLE
             if group_id not in self.known or under_way:
@@ -135,10 +142,16 @@ class WhatIsHeldStays(Checker):
         group = core.state.logged(group_id)
         self.known.pop(group_id, None)
         if group is not None:
+            self._note_rights(group_id, group)
             situation = KINDS[type(group)].situation(group, Step(core.state, self.world.node_ms))
             self.known[group_id] = Known(
                 type(group), situation, shares_of_instances(group), aims(core, group_id, situation)
             )
+
+    def _note_rights(self, group_id: str, group: Group) -> None:
+        for member_id, member in group.members.items():
+            if (rights := getattr(member, "rights", None)) is not None:
+                self.rights[group_id, member_id] = rights
 
     def _rest(self, core: Shard) -> None:
         for group_id in {*self.was, *core.state.holds}:
@@ -171,12 +184,21 @@ class WhatIsHeldStays(Checker):
             for verb in verbs(self.was[group_id]):
                 self.world.census[f"{verb} through a conversion to {to}"] += 1
 
+    def _had(self, group_id: str, before: Known, after: Situation) -> dict[str, set[Cell]]:
+        """What those who are still there had, of what they might read."""
+
+        def may_read(member_id: str, cell: Cell) -> bool:
+            rights = self.rights.get((group_id, member_id))
+            return rights is None or rights.may_read(cell[0])
+
+        return as_now(before, after, may_read)
+
     # What must hold
 
     def _frozen(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         self.world.census["steps of frozen groups"] += 1
         assert holds.freeze is not None
-        had, has = as_now(before, after), owned(after)
+        had, has = self._had(group_id, before, after), owned(after)
         for member_id, mine in had.items():
             still = claimed(core, group_id, after, member_id)
             if lost := {cell for cell in mine - has[member_id] - still if reads(after, member_id, cell)}:
@@ -196,7 +218,7 @@ class WhatIsHeldStays(Checker):
         """A plan while nobody may lose anything."""
         self.world.census["plans of calm groups"] += 1
         aim = aims(core, group_id, after)
-        for member_id, mine in as_now(before, after).items():
+        for member_id, mine in self._had(group_id, before, after).items():
             still = claimed(core, group_id, after, member_id)
             if lost := {c for c in mine - aim.get(member_id, set()) - still if reads(after, member_id, c)}:
                 self.fail(f"what {group_id} has is to stay where it is, and {member_id} is to lose {sorted(lost)}")
@@ -247,7 +269,7 @@ class WhatIsHeldStays(Checker):
     def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         drained = drained_members(holds, after.who)
         pinned = {(pin.topic, pin.partition) for pin in holds.pins}
-        had = as_now(before, after)
+        had = self._had(group_id, before, after)
         for member_id in drained:
             self.world.census["plans with drained members"] += 1
             new = aims(core, group_id, after).get(member_id, set()) - had.get(member_id, set()) - pinned
@@ -300,7 +322,7 @@ def shares_of_instances(group: Group) -> dict[str, set[Cell]]:
     }
 
 
-def as_now(before: Known, after: Situation) -> dict[str, set[Cell]]:
+def as_now(before: Known, after: Situation, may_read: Callable[[str, Cell], bool]) -> dict[str, set[Cell]]:
     """What those who are still there had; a static member may go by another id by now, or have been away."""
     names = {who.instance_id: member_id for member_id, who in after.who.items() if who.instance_id is not None}
     known = before.situation
@@ -309,7 +331,7 @@ def as_now(before: Known, after: Situation) -> dict[str, set[Cell]]:
         who = known.who.get(member_id)
         now = member_id if member_id in after.who else names.get(who.instance_id) if who and who.instance_id else None
         if now is not None:
-            had.setdefault(now, set()).update(mine)
+            had.setdefault(now, set()).update(cell for cell in mine if may_read(member_id, cell))
     return had
 
 

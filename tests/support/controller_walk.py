@@ -6,7 +6,7 @@ chance: nodes die, bounce, lose a disk, are told late; writes are done late, the
 elected while the writes of the one before are on their way.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -19,7 +19,9 @@ from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import SMALL, Store, topic
 
 UNIT = TopicPartition("t", 0)
-IDS = (1, 2, 3)
+IDS = (1, 2, 3, 4)
+REPLICAS = (1, 2, 3)
+"""At the beginning; operators have others, when they move them."""
 MINIMUM = 2
 
 
@@ -64,6 +66,8 @@ class Walk:
         self.store = store()
         self.changes_minimum = seed % 3 == 0
         """A minimum of 1 keeps one copy, and no disk may be lost then."""
+        self.operators = seed % 2 == 0
+        """They shut nodes down, drain them, move replicas, and ask for leaders."""
         self.now_ms = 1_000
         self.czxid = 100
         self.numbers = 0
@@ -80,7 +84,7 @@ class Walk:
         self.asks: dict[int, tuple[Life, Any]] = {}
         self.highest = (-1, -1)
         self.commits = self.crashes = self.elections = 0
-        self.store.topics["t"] = topic("t", IDS)
+        self.store.topics["t"] = topic("t", REPLICAS)
         for each in IDS:
             self.start(each)
         self.elect()
@@ -116,7 +120,7 @@ class Walk:
         self.now_ms += self.random.randint(0, 60)
         often = (self.poll, self.commit, self.deliver)
         now_and_then = (self.ask, self.see, self.expire, self.back, self.crash, self.tick)
-        seldom = (self.bounce, self.elect, self.set_minimum)
+        seldom = (self.bounce, self.elect, self.operate if self.operators else self.set_minimum)
         [act] = self.random.choices(
             [*often, *now_and_then, *seldom], weights=[60] * 3 + [15, 12, 6, 10, 3, 4] + [2] * 3
         )
@@ -151,8 +155,25 @@ class Walk:
         if self.changes_minimum:
             settings = {"min_insync_replicas": self.random.choice("12")}
             old = self.store.topics["t"]
-            self.store.topics["t"] = topic("t", IDS, version=old.version, **settings)
+            changed = topic("t", REPLICAS, version=old.version, **settings)
+            self.store.topics["t"] = replace(changed, partitions=old.partitions)
             self.say(ev.TopicsSeen((self.store.topics["t"],)))
+
+    def operate(self) -> None:
+        """Something that an operator asks for; who waits for it is nobody here."""
+        node_id = self.random.choice(IDS)
+        life = self.lives.get(node_id)
+        self.requests += 1
+        target = tuple(self.random.sample(IDS, 3))
+        wishes: list[ev.Event] = [
+            ev.Drain(self.requests, node_id, on=self.random.random() < 0.4),
+            ev.Reassign(self.requests, {UNIT: target}),
+            ev.Reassign(self.requests, {UNIT: None}),
+            ev.ElectLeaders(self.requests, (UNIT,)),
+        ]
+        if life is not None:
+            wishes.append(ev.ShutdownAsked(self.requests, node_id, life.node.epoch))
+        self.say(self.random.choice(wishes))
 
     def see(self) -> None:
         self.say(ev.NodesSeen(dict(self.registered)))
@@ -185,7 +206,7 @@ class Walk:
         life = self.any_leader()
         if life is None or (view := life.view) is None:
             return
-        other = self.random.choice([each for each in IDS if each != life.node.id])
+        other = self.random.choice([each for each in view.replicas if each != life.node.id])
         isr = {*life.isr, life.node.id}
         if other in isr:
             isr.discard(other)
@@ -280,7 +301,9 @@ class Walk:
         if state is None:
             return
         self.written.add((state.leader, state.leader_epoch, state.partition_epoch, state.isr, state.elr))
+        replicas = self.store.topics["t"].partitions[0].replicas
         self.wounded -= {each for each in state.isr if state.directories.get(each) == self.disks[each][0]}
+        self.wounded &= set(replicas)
 
     def answered(self, effect: ef.Answer) -> None:
         life, other = self.asks.pop(effect.request, (None, None))
@@ -303,6 +326,9 @@ class Walk:
                     raise Lost(f"node {life.node.id} is told of {view}, which is not written")
         life.image.apply(body)
         life.learn()
+        view = life.view
+        if view is not None and life.node.id not in view.replicas and len(view.isr) >= MINIMUM:
+            self.disks[life.node.id][1].clear()  # F11
 
     # What has to hold.
 
@@ -314,7 +340,8 @@ class Walk:
         if now[0] < self.highest[0] or now[1] < self.highest[1]:
             raise Lost(f"epochs fall from {self.highest} to {now}")
         self.highest = now
-        if not state.isr or set(state.isr) & set(state.elr) or not {*state.isr, *state.elr} <= set(IDS):
+        replicas = set(self.store.topics["t"].partitions[0].replicas)
+        if not state.isr or set(state.isr) & set(state.elr) or not {*state.isr, *state.elr} <= replicas:
             raise Lost(f"ISR {state.isr} and ELR {state.elr}")
         if state.leader != NOBODY and state.leader not in state.isr:
             raise Lost(f"leader {state.leader} is not in the ISR {state.isr}")
@@ -327,6 +354,10 @@ class Walk:
         """Faults end: the unit has a leader again, that has all, and all are in sync."""
         for each in IDS:
             if each not in self.lives:
+                self.start(each)
+            self.say(ev.Drain(0, each, on=False))
+            if self.operators:  # who shuts down is through with it
+                self.stop(each)
                 self.start(each)
         for _ in range(400):
             self.see()
@@ -343,13 +374,13 @@ class Walk:
                 act()
                 self.check()
             state = self.store.states[UNIT]
-            if state.leader != NOBODY and set(state.isr) == set(IDS):
+            if state.leader != NOBODY and set(state.isr) == set(self.store.topics["t"].partitions[0].replicas):
                 return
         raise Lost(f"nothing is wrong any more, and the state is {state}")
 
     def ask_to_join(self) -> None:
         leader = next((life for life in self.lives.values() if life.leads is not None), None)
-        if leader is not None and len(leader.isr) < len(IDS):
+        if leader is not None and leader.view is not None and len(leader.isr) < len(leader.view.replicas):
             self.ask()
 
 

@@ -21,8 +21,6 @@ class Checkers:
         self.ensemble = ensemble
         self.nodes = nodes
         self.promises = promises
-        self.unclean: set[tuple[TopicPartition, bytes]] = set()
-        """Logs that an unclean election has made lose what it counted."""
         self.topics: dict[bytes, Topic] = {}
         self.gone: set[bytes] = set()
         self.frontier: dict[tuple[TopicPartition, bytes], int] = {}
@@ -91,7 +89,7 @@ class Checkers:
             self._violated("EpochsRise", f"{place}: another leader in the same epoch: {before}, {state}")
         if state.unclean_epoch > before.unclean_epoch and topic is not None:
             self.world.census["unclean election"] += 1
-            self.unclean |= {(half, topic.topic_id) for half in halves(unit_of(place))}
+            self.promises.unclean |= {(half, topic.topic_id) for half in halves(unit_of(place))}
         if topic is not None:
             self._members_have_all(place, topic, state)
 
@@ -99,7 +97,7 @@ class Checkers:
         """6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
         key = (place, topic.topic_id)
         frontier = self.frontier.get(key, 0)
-        if key in self.unclean:
+        if key in self.promises.unclean:
             return
         for member in (*state.isr, *state.elr):
             node = self._node(member)
@@ -141,7 +139,7 @@ class Checkers:
     def _below_ends(self, node: SimNode, place: TopicPartition, topic_id: bytes, to: int, isr: tuple[int, ...]) -> None:
         """5: at the moment it moves, every member of the committed in-sync set keeps all below."""
         znode = self.ensemble.committed.nodes.get(state_path(place))
-        if znode is None or topic_id in self.gone or (place, topic_id) in self.unclean:
+        if znode is None or topic_id in self.gone or (place, topic_id) in self.promises.unclean:
             return
         state: State = znode.data
         for member in isr:
@@ -163,7 +161,7 @@ class Checkers:
                 continue
             key = (place, led.topic_id)
             model = node.disk.models[place][1]
-            if key in self.unclean:
+            if key in self.promises.unclean:
                 continue
             for promised, kind in ((self.promises.acked, "acknowledged"), (self.promises.read, "read")):
                 for offset, (value, epoch) in promised.get(key, {}).items():

@@ -21,6 +21,8 @@ class Promises:
 
     acked: dict[Log, dict[int, tuple[object, int]]] = field(default_factory=dict)
     read: dict[Log, dict[int, tuple[Entry, int]]] = field(default_factory=dict)
+    unclean: set[Log] = field(default_factory=set)
+    """Logs that an unclean election has made lose what it counted: nothing is promised of them any more."""
 
 
 class Asker:
@@ -126,7 +128,7 @@ class Reader(Asker):
                 seen = self.promises.read.setdefault((self.place, topic_id), {})
                 for offset, entry in enumerate(outcome.values, outcome.offset):
                     before, _ = seen.setdefault(offset, (entry, outcome.epoch))
-                    if before != entry:
+                    if before != entry and (self.place, topic_id) not in self.promises.unclean:
                         self.world.violated(
                             "CommittedStays", f"{self.place} {offset}: {before} was read first, then {entry}"
                         )

@@ -98,8 +98,10 @@ class Follower:
     """
 
     __slots__ = (
+        "_cut_in_vain",
         "_damaged",
         "_told_high_watermark",
+        "_told_start",
         "end",
         "epoch",
         "high_watermark",
@@ -136,7 +138,9 @@ class Follower:
         self.unclean_epoch = unclean_epoch
         self.stopped = ""
         self._damaged = 0
+        self._cut_in_vain = False
         self._told_high_watermark = -1
+        self._told_start = -1
 
     def next_fetch(self) -> Ask | None:
         """What to ask for; None while something of the log is not flushed yet (F3), or once the unit has stopped."""
@@ -149,7 +153,7 @@ class Follower:
         self.epoch = epoch
         self.leader = leader
         self.unclean_epoch = unclean_epoch
-        self._told_high_watermark = -1
+        self._told_high_watermark = self._told_start = -1
 
     def answered(
         self,
@@ -170,6 +174,7 @@ class Follower:
         if told.diverging is not None:
             return self._diverged(told.diverging, end_for_epoch, epoch_at)
         self._told_high_watermark = told.high_watermark
+        self._told_start = told.start
         if not told.bytes:
             self._commit()
         return APPEND
@@ -179,6 +184,7 @@ class Follower:
         self.end = end
         self.last_epoch = last_epoch
         self._damaged = 0
+        self._cut_in_vain = False
         self._commit()
 
     def keep(self, kept: int) -> None:
@@ -212,7 +218,10 @@ class Follower:
         return Stop(reason)
 
     def _commit(self) -> None:
-        """F4: what the leader says is committed, as far as it is here; never back."""
+        """F4: what the leader says is committed, as far as it is here; never back. F8: the log begins where his does;
+        whoever has the log moves it, too."""
+        if self.start < self._told_start <= self.end:
+            self.start = self._told_start
         self.high_watermark = max(self.high_watermark, min(self._told_high_watermark, self.end))
 
     def _refused(self, told: Told, epoch_at: Callable[[int], int]) -> Verdict:
@@ -241,7 +250,9 @@ class Follower:
     def _cut(self, to: int, epoch_at: Callable[[int], int]) -> Verdict:
         """F6: what is committed is cut only where an unclean election since may have undone it."""
         if to >= self.end:
-            return WAIT
+            # What there is to cut is an epoch without records, that the log may have noted at its end; and it may not.
+            in_vain, self._cut_in_vain = self._cut_in_vain, True
+            return WAIT if in_vain else Cut(self.end)
         if to < self.high_watermark and self.unclean_epoch <= epoch_at(max(to, self.start)):
             return self.stop(
                 f"{self.place}: node {self.leader} parts from this log at offset {to}, and what lies below "

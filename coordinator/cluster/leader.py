@@ -127,6 +127,10 @@ class Leader:
         before, log.kept = log.kept, kept
         return self._held(log, before) and self._advance(log, now_ms)
 
+    def begins(self, half: int, start: int) -> None:
+        """The log begins there now: retention took what lies before, or DeleteRecords; never what is not committed."""
+        self.halves[half].start = start
+
     def parked(self, half: int, end: int) -> ErrorCode | None:
         """L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
         if self.over:

@@ -63,6 +63,10 @@ class LogModel:
         """Up to the end, whatever is committed."""
         return self.records[offset - self.start : offset - self.start + most]
 
+    def at(self, offset: int) -> Entry | None:
+        """None where the log does not have it."""
+        return self.records[offset - self.start] if self.start <= offset < self.end else None
+
     def epoch_at(self, offset: int) -> int:
         return self.records[offset - self.start].epoch
 
@@ -106,11 +110,13 @@ class LogModel:
         self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, self.end)
 
     def _assign(self, epoch: int, offset: int) -> None:
+        """Records from the offset on are of this epoch. Of a later epoch nothing was written, then; of the same one
+        something was, where it is known to have begun before."""
         if self.epochs and self.epochs[-1][0] == epoch:
             return
-        while self.epochs and (self.epochs[-1][0] >= epoch or self.epochs[-1][1] >= offset):
-            self.epochs.pop()
-        self.epochs.append((epoch, offset))
+        self.epochs = [entry for entry in self.epochs if entry[0] <= epoch and entry[1] < offset]
+        if not self.epochs or self.epochs[-1][0] < epoch:
+            self.epochs.append((epoch, offset))
 
     def _lose(self, end: int) -> None:
         del self.records[max(0, end - self.start) :]

@@ -16,16 +16,15 @@ CAUGHT = {
     "leader counts before the flush": 0,
     "follower fetches on before the flush": 0,
     "watermark moves below min": 0,
-    "watermark without those asked to join": 163,
+    "watermark without those asked to join": 39,
     "shrink before it is confirmed": 0,
-    "diverged offset counts": 8,
-    "lease below min": 95,
-    "a later epoch shown is ignored": 112,
-    "lease from the receipt of a fetch": 22,
-    "new leader does not wait": 50,
-    "epoch not marked before the first record": 84,
+    "diverged offset counts": 7,
+    "lease below min": 13,
+    "lease from the receipt of a fetch": 162,
+    "new leader does not wait": 84,
+    "epoch not marked before the first record": 24,
     "cut to the own watermark": 10,
-    "directory id ignored": 0,
+    "directory id ignored": 5,
     "directories rewritten on return": 0,
     "bounced node not dead first": 3,
 }
@@ -44,7 +43,7 @@ def together(seeds: range) -> tuple[Figures, dict[int, str]]:
 def test_few_schedules_break_no_rule() -> None:
     figures, violations = together(range(FEW))
     assert violations == {}
-    assert figures.crashes > 100
+    assert figures.crashes > 50
     assert figures.lost_disks > 10
     assert figures.acknowledged > 300
 

@@ -180,6 +180,38 @@ def an_expansion_on_its_way(stage: Stage) -> None:
     stage.deliver_all()
 
 
+def an_epoch_without_records(stage: Stage) -> None:
+    """L1: one who led and wrote nothing copies records of an epoch before his own. He has to know where that began, or
+    he takes another log for the same as his, once he leads again (seed 3824)."""
+    stage.controller.hand_over(2)
+    stage.rounds(3, 10)
+    stage.do(2, "produce", "flush")
+    stage.fetches(3)
+    stage.do(2, "produce", "flush")
+    stage.controller.hand_over(3)
+    stage.image()
+    stage.controller.hand_over(2)
+    stage.image()
+    assert stage.node(3).log.epochs == [(1, 0), (2, 1)]
+    stage.fetches(2)
+    assert stage.node(3).log.end == 2
+    stage.check.logs()
+    assert stage.node(3).log.epochs == [(1, 0)]
+
+
+def shown_a_later_epoch(stage: Stage) -> None:
+    """L9: a leader that no image tells so learns of the next one by being asked whether it has let go."""
+    stage.held = lambda message: message.to == 1 and message.body[0] == "image"
+    stage.controller.hand_over(2)
+    for _ in range((LAG_MS + 600) // 200):
+        stage.rounds(1, 200)
+    assert stage.controller.state.isr == (2, 3)
+    assert stage.answering == [1]
+    stage.act_all("ask_former")
+    stage.check.step()
+    assert stage.answering == [2]
+
+
 STORIES: dict[str, Callable[[Stage], None]] = {
     "lease without those asked to join": asked_to_join,
     "only the last leader is to let go": two_before,
@@ -188,6 +220,8 @@ STORIES: dict[str, Callable[[Stage], None]] = {
     "join before the epoch's start": without_its_disk,
     "a later refusal settles an earlier question": a_question_on_its_way,
     "the committed set is no question": a_question_on_its_way,
+    "an older epoch begins anew": an_epoch_without_records,
+    "a later epoch shown is ignored": shown_a_later_epoch,
     "node epoch ignored in fetch": a_fetch_of_a_former_life,
     "node epochs in AlterPartition ignored": an_expansion_on_its_way,
 }

@@ -100,15 +100,24 @@ def test_f4_at_the_start_it_is_no_more_than_the_log_has() -> None:
     ("diverging", "to"),
     [
         ((6, 17), 17),  # The same epoch, shorter there.
-        ((6, 25), None),  # The same epoch, longer there: no part to cut.
+        ((6, 25), 20),  # The same epoch, longer there: nothing to cut but epochs without records.
         ((5, 13), 13),
         ((5, 16), 14),  # The same epoch, shorter here.
         ((4, 12), 10),  # An epoch that is not known here: all of later ones goes, and the next answer says more.
     ],
 )
-def test_f5_it_cuts_to_where_both_are_the_same(diverging: tuple[int, int], to: int | None) -> None:
+def test_f5_it_cuts_to_where_both_are_the_same(diverging: tuple[int, int], to: int) -> None:
+    assert hears(follower(high_watermark=8), Told(diverging=diverging)) == Cut(to)
+
+
+def test_f5_who_cut_in_vain_waits() -> None:
     one = follower(high_watermark=8)
-    assert hears(one, Told(diverging=diverging)) == (WAIT if to is None else Cut(to))
+    assert hears(one, Told(diverging=(6, 25))) == Cut(20)
+    one.was_cut(20, 6)
+    assert hears(one, Told(diverging=(6, 25))) == WAIT
+    one.appended(25, 8)
+    one.keep(25)
+    assert hears(one, Told(diverging=(6, 25))) == Cut(20)
 
 
 def test_f5_after_a_cut_it_asks_from_there() -> None:
@@ -165,6 +174,21 @@ def test_f7_one_that_goes_on_behind_the_leader_s_end_is_cut_to_what_is_committed
 )
 def test_f7_what_it_waits_for(code: ErrorCode, verdict: Verdict) -> None:
     assert hears(follower(), Told(code=code)) == verdict
+
+
+def test_f8_the_log_begins_where_the_leader_s_does_and_what_lies_before_is_no_place_to_cut_to() -> None:
+    one = follower(high_watermark=18, unclean_epoch=7)
+    hears(one, Told(high_watermark=18, start=15))
+    assert one.start == 15
+    assert hears(one, Told(diverging=(5, 14))) == Begin(14)
+
+
+def test_f8_a_start_that_is_not_here_yet_is_not_taken_over() -> None:
+    one = follower()
+    hears(one, Told(high_watermark=18, start=25, bytes=9))
+    assert one.start == 0
+    one.appended(30, 8)
+    assert one.start == 25
 
 
 def test_f9_a_unit_that_has_stopped_asks_for_nothing() -> None:

@@ -281,3 +281,10 @@ def test_a3b_records_are_gone_when_the_logs_of_all_in_sync_begin_behind_them() -
     assert cluster.leader.low_watermark(0) == 2
     cluster.fetch(2, 9, start=7)
     assert cluster.leader.low_watermark(0) == 6
+
+
+def test_a3b_who_is_behind_the_beginning_hears_that_he_is_out_of_range() -> None:
+    cluster = Cluster(isr=(1, 2), end=9, high_watermark=9)
+    cluster.leader.begins(0, 6)
+    assert cluster.fetch(3, 5) == Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert cluster.fetch(3, 6) is None

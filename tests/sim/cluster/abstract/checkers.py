@@ -1,5 +1,6 @@
 """What has to hold, after each step: numbers are those of the spec's checkers."""
 
+from bisect import bisect_right
 from typing import Any
 
 from tests.sim.cluster.logs import Entry
@@ -25,10 +26,15 @@ class Check:
         log = node.log
         epoch = node.leader.epoch
         for offset, (acked_in, value) in self.acked.items():
-            if acked_in < epoch and (offset >= log.end or log.records[offset] != Entry(acked_in, value)):
+            if acked_in < epoch and offset >= log.start and log.at(offset) != Entry(acked_in, value):
                 self.fail("1 acked never lost", f"{offset} is not with node {node.id}, the leader of epoch {epoch}")
-        if log.records[: len(self.committed)] != self.committed:
+        if not self.has_committed(log):
             self.fail("4 committed", f"node {node.id} leads epoch {epoch} without all of {len(self.committed)} records")
+
+    def has_committed(self, log: Any) -> bool:
+        """All that was ever shown as committed, but for what retention took."""
+        upto = len(self.committed)
+        return log.end >= upto and log.records[: max(0, upto - log.start)] == self.committed[log.start :]
 
     def appended(self, node: Any, epoch: int) -> None:
         """2."""
@@ -37,12 +43,17 @@ class Check:
 
     def acknowledged(self, offset: int, epoch: int, value: object) -> None:
         self.acked[offset] = (epoch, value)
-        if self.world.nodes[self.appended_by[epoch][0]].log.records[offset] != Entry(epoch, value):
+        if self.world.nodes[self.appended_by[epoch][0]].log.at(offset) != Entry(epoch, value):
             self.fail("1 acked never lost", f"{offset} is not what was acknowledged")
 
     def cuts(self, node: Any, to: int) -> None:
         if to < node.follower.high_watermark:
             self.fail("F6", f"node {node.id} cuts to {to}, below its high watermark")
+
+    def begins(self, node: Any, at: int) -> None:
+        """F7: only what ends before the leader's log begins is dropped."""
+        if at <= node.log.end:
+            self.fail("F7", f"node {node.id} drops its log, which ends at {node.log.end}, to begin at {at}")
 
     def stopped(self, node: Any, reason: str) -> None:
         self.fail("F6", f"node {node.id}: {reason}")
@@ -79,12 +90,12 @@ class Check:
         self.shown[key] = now
         if now > node.log.kept_end:
             self.fail("5 below ends", f"node {node.id} shows {now}, and has kept {node.log.kept_end}")
-        ours = node.log.records[:now]
+        log = node.log
         common = min(now, len(self.committed))
-        if ours[common - 1 : common] != self.committed[common - 1 : common]:
+        if common > log.start and log.at(common - 1) != self.committed[common - 1]:
             self.fail("4 committed", f"node {node.id} contradicts what was committed at {common - 1}")
         if now > len(self.committed):
-            self.committed = ours
+            self.committed += log.records[len(self.committed) - log.start : now - log.start]
             self._below_ends(node, leader, now)
 
     def _below_ends(self, node: Any, leader: Any, now: int) -> None:
@@ -103,12 +114,29 @@ class Check:
     def logs(self) -> None:
         """3: where two logs have the same epoch at an offset, all before is the same."""
         nodes = list(self.world.nodes.values())
+        for node in nodes:
+            self._epochs(node)
         for i, one in enumerate(nodes):
             for other in nodes[i + 1 :]:
-                mine, theirs = one.log.records, other.log.records
-                same = next(
-                    (at for at in range(min(len(mine), len(theirs)) - 1, -1, -1) if mine[at].epoch == theirs[at].epoch),
-                    -1,
-                )
-                if mine[: same + 1] != theirs[: same + 1]:
-                    self.fail("3 log matching", f"nodes {one.id} and {other.id} differ at or before {same}")
+                mine, theirs = one.log, other.log
+                start, end = max(mine.start, theirs.start), min(mine.end, theirs.end)
+                if start < end:
+                    self._match(
+                        one.id, mine.records[start - mine.start :], other.id, theirs.records[start - theirs.start :]
+                    )
+
+    def _match(self, one: int, mine: list[Entry], other: int, theirs: list[Entry]) -> None:
+        same = next(
+            (at for at in range(min(len(mine), len(theirs)) - 1, -1, -1) if mine[at].epoch == theirs[at].epoch), -1
+        )
+        if mine[: same + 1] != theirs[: same + 1]:
+            self.fail("3 log matching", f"nodes {one} and {other} differ at or before {same}")
+
+    def _epochs(self, node: Any) -> None:
+        """L1: the checkpoint says of each record what its batch does."""
+        log = node.log
+        starts = [start for _, start in log.epochs]
+        for offset, entry in enumerate(log.records, log.start):
+            place = bisect_right(starts, offset) - 1
+            if place < 0 or log.epochs[place][0] != entry.epoch:
+                self.fail("L1 epochs", f"node {node.id} has {offset} of epoch {entry.epoch}, and notes {log.epochs}")

@@ -82,14 +82,14 @@ class Controller:
         self._decide()
         return True
 
-    def hand_over(self) -> bool:
-        """A6: the unit goes to the next one that is live and in sync, though its leader lives."""
+    def hand_over(self, to: int | None = None) -> bool:
+        """A6: the unit goes to the next one that is live and in sync, though its leader lives; or to that one."""
         state = self.state
         others = [node for node in state.isr if node != state.leader and self._may_lead(node)]
         if state.leader == NOBODY or not others:
             return False
         later = [node for node in others if node > state.leader]
-        self._write((later or others)[0], state.isr, state.directories, elected=True)
+        self._write(to or (later or others)[0], state.isr, state.directories, elected=True)
         return True
 
     def drain(self, node: int, *, begins: bool) -> None:

@@ -176,6 +176,18 @@ class UnmarkedLog(LogModel):
         pass
 
 
+class ForgettingLog(LogModel):
+    """L1: records of an epoch that is older than the latest one, in which nothing was written, begin it anew. Our own
+    storage did so, and Kafka's would, but that its followers ask by the latest epoch they have noted."""
+
+    __slots__ = ()
+
+    def _assign(self, epoch: int, offset: int) -> None:
+        if not self.epochs or self.epochs[-1][0] != epoch:
+            self.epochs = [entry for entry in self.epochs if entry[0] < epoch and entry[1] < offset]
+            self.epochs.append((epoch, offset))
+
+
 class SuspiciousFollower(Follower):
     """F5: cuts to its own high watermark."""
 
@@ -208,6 +220,7 @@ MUTANTS: dict[str, tuple[Machines, Rules]] = {
     "only the last leader is to let go": (Machines(promise=ShortPromise), Rules()),
     "lease as long as a session": (Machines(lease_of=whole_session), Rules()),
     "epoch not marked before the first record": (Machines(log=UnmarkedLog), Rules()),
+    "an older epoch begins anew": (Machines(log=ForgettingLog), Rules()),
     "cut to the own watermark": (Machines(follower=SuspiciousFollower), Rules()),
     "directory id ignored": (Machines(), Rules(directories_count=False)),
     "directories rewritten on return": (Machines(), Rules(directories_stay=False)),

@@ -84,7 +84,7 @@ class Node:
         self.follower: Follower | None = None
         self.image_sequence = -1
         self.seen_epoch = -1
-        self.high_watermark = min(self.log.checkpointed_high_watermark, self.log.end)
+        self.high_watermark = max(self.log.start, min(self.log.checkpointed_high_watermark, self.log.end))
         self.parked: list[tuple[int, int, object]] = []
         self.sessions = 0
         self.session: tuple[int, int] | None = None
@@ -135,7 +135,9 @@ class Node:
             self.promise.follow(None)
             self.log.become_leader(state.leader_epoch)
             self.log.flush()
-            half = Half(end=self.log.end, kept=self.log.kept_end, high_watermark=self.high_watermark)
+            half = Half(
+                start=self.log.start, end=self.log.end, kept=self.log.kept_end, high_watermark=self.high_watermark
+            )
             self.leader = self.machines.leader(
                 self.peers[self.id],
                 UNIT,
@@ -156,6 +158,7 @@ class Node:
                 end=self.log.end,
                 kept=self.log.kept_end,
                 last_epoch=self.log.last_epoch,
+                start=self.log.start,
                 high_watermark=self.high_watermark,
             )
         else:
@@ -172,6 +175,13 @@ class Node:
         self.world.check.appended(self, leader.epoch)
         leader.appended(0, self.log.end)
         self.parked.append((self.log.end, leader.epoch, value))
+
+    def retain(self) -> None:
+        """Retention takes what is old, and committed."""
+        leader = self.leader
+        if leader is not None and leader.high_watermark > self.log.start:
+            self.log.move_start(self.world.random.randint(self.log.start, leader.high_watermark))
+            leader.begins(0, self.log.start)
 
     def flush(self) -> None:
         self.log.flush()
@@ -236,7 +246,7 @@ class Node:
         leader = self.leader
         refused = self._judge(asked) if leader is not None else Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if isinstance(refused, Refused):
-            self._send(asked, number, FetchTold(Told(refused.code)))
+            self._send(asked, number, FetchTold(Told(refused.code, -1, self.log.start)))
             return
         if isinstance(refused, Diverged):
             self._send(asked, number, FetchTold(Told(0, -1, self.log.start, (refused.epoch, refused.end))))
@@ -320,12 +330,14 @@ class Node:
             if answer.entries:
                 self.log.append_as_follower(asked.ask.offset, answer.entries)
                 follower.appended(self.log.end, self.log.last_epoch)
+            if answer.told.start <= self.log.end:
+                self.log.move_start(answer.told.start)
         elif isinstance(verdict, Cut):
             self.world.check.cuts(self, verdict.to)
             self.log.cut(verdict.to)
             follower.was_cut(self.log.end, self.log.last_epoch)
         elif isinstance(verdict, Begin):
-            self.world.check.cuts(self, 0)
+            self.world.check.begins(self, verdict.at)
             self.log.begin_at(verdict.at)
             follower.began(verdict.at)
         elif isinstance(verdict, Stop):

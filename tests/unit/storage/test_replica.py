@@ -3,8 +3,10 @@
 The numbers are those of the rules in docs/storage/log.md, "Logs of a cluster".
 """
 
+import contextlib
 import errno
 import os
+import random
 
 import pytest
 
@@ -383,6 +385,35 @@ def test_many_are_cut_with_one_note_of_it() -> None:
     assert broker.truncate_all({("t", number): 1 for number in range(9)}) == {}
     assert len(notes) == 1
     assert [broker.end_offset("t", number) for number in range(9)] == [1] * 9
+
+
+def test_a_cut_of_many_segments_leaves_a_beginning_of_the_log_whenever_the_power_goes() -> None:
+    """F5: what is removed is removed newest first, on disk too: a hole would look like a log that is further."""
+    whole = b"".join(sent(b"r" * 40, at=at, epoch=at // 5) for at in range(20))
+    for number in range(80):
+        disk = MemoryFiles()
+        broker = held(disk)
+        replica.append_as_follower(broker.log("t", 0), whole, T0)
+        broker.flush()
+        first, rng = disk.calls + number, random.Random(number)
+
+        def fault(operation: str, path: str, disk: MemoryFiles = disk, first: int = first) -> None:
+            if disk.calls > first:
+                raise Killed
+
+        disk.fault = fault
+        with contextlib.suppress(Killed):
+            broker.truncate("t", 0, 1)
+        disk.crash(rng.choice)
+        log = open_broker(disk, **SMALL).log("t", 0)
+        assert log.failure is None
+        assert log.end_offset >= 1
+        offset = 0
+        while offset < log.end_offset:
+            found = list(read_batches(replica.fetch_as_replica(log, offset, 1 << 20).records))
+            assert found[0].base_offset == offset
+            assert [log.epochs.at(view.base_offset) for view in found] == [view.leader_epoch for view in found]
+            offset = found[-1].next_offset
 
 
 @pytest.mark.parametrize("power", [True, False])

@@ -215,9 +215,24 @@ def test_cancelled_a8(story: Reigning) -> None:
 def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: Reigning) -> None:
     story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
     story.say(ev.Reassign(901, {place("t-0"): (5, 2)}))
-    assert assignment(story) == Assignment((5, 2, 1, 3), (5,), (1, 3))
+    assert assignment(story) == Assignment((5, 2, 4, 1, 3), (5,), (4, 1, 3))
     story.ask(1, "t-0", (1, 2, 3, 5))
-    assert story.led("t-0") == (5, 2, (5, 2), ())
+    assert story.led("t-0") == (5, 1, (5, 2), ())
+
+
+def test_cancelled_while_those_who_come_have_the_copies_a8(story: Reigning) -> None:
+    """Seed 21298 of the walk: what was cancelled left one in sync, who lost its disk; the other had been sent away."""
+    story.say(ev.Reassign(900, {place("t-0"): (3, 4, 5)}))
+    story.see(gone=(1,))
+    story.see(gone=(2,))
+    story.ask(3, "t-0", (3, 4))
+    story.say(ev.Reassign(901, {place("t-0"): None}))
+    assert story.led("t-0")[2:] == ((3, 4), ())
+    assert assignment(story).removing == (4, 5)
+    story.see(n1=node(1, 201))
+    story.ask(3, "t-0", (1, 3, 4))
+    assert set(story.led("t-0")[2]) == {1, 3}
+    assert set(assignment(story).replicas) == {1, 2, 3}
 
 
 def test_it_goes_on_under_another_controller_a8(story: Reigning) -> None:

@@ -98,7 +98,7 @@ class Asks:
         draft.put(unit, state, wanted, book.second.get(unit, NO_EPOCH))
         draft.back.append(lambda: self.queue.appendleft((ask, index)))
         draft.after.append(lambda: self._result(ask, index, ErrorCode.NONE, wanted))
-        if assignment.adding or standing.stopping:
+        if assignment.adding or assignment.removing or standing.stopping:
             # Who joined may be the one whom others wait for, to go.
             draft.after.append(lambda: self.reign.look_at((unit,), "reassigned"))
 

@@ -28,12 +28,16 @@ def originals(assignment: Assignment) -> tuple[int, ...]:
 
 
 def started(assignment: Assignment, target: tuple[int, ...]) -> Assignment:
-    """
+    """Towards the target. Whoever is added no more, for it is cancelled or another takes its place, goes as all go:
+    when enough of the target are in sync. It may be one of the last that have all.
+
     >>> started(Assignment((1, 2, 3)), (3, 4))
     Assignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))
+    >>> started(Assignment((3, 4, 1, 2), (4,), (1, 2)), (1, 2, 3))
+    Assignment(replicas=(1, 2, 3, 4), adding=(), removing=(4,))
     """
     before = originals(assignment)
-    removing = tuple(each for each in before if each not in target)
+    removing = tuple(each for each in assignment.replicas if each not in target)
     return Assignment((*target, *removing), tuple(each for each in target if each not in before), removing)
 
 
@@ -142,24 +146,13 @@ class Reassigning:
         if assignment is None or state is None:
             reign.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
-        if plan.target is None:
-            after = Assignment(originals(assignment))
-        else:
-            after = started(assignment, plan.target)
-        decision = None
-        if any(each not in after.replicas for each in assignment.replicas):
-            # What was being added is added no more.
-            standing = book.standing(unit, assignment, state)
-            decision = restricted(state, standing, after.replicas, "reassignment cancelled")
-            if decision is None:
-                reign.come_true(plan.wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-                return
+        after = started(assignment, originals(assignment) if plan.target is None else plan.target)
         if after == assignment:
             reign.come_true(plan.wish, unit, ErrorCode.NONE)
             return
         draft.back.append(lambda: self._again(unit, plan))
         draft.after.append(lambda: reign.come_true(plan.wish, unit, ErrorCode.NONE))
-        put(reign, draft, unit, Reassigned(after, decision))
+        put(reign, draft, unit, Reassigned(after, None))
 
     def _again(self, unit: TopicPartition, plan: Plan) -> None:
         self.plans.setdefault(unit, plan)

@@ -3,23 +3,26 @@
 Every election raises a counter beside it, in the same transaction, so that each reign has an epoch of its own and an
 order that comes late from an earlier reign can be told apart (`Reign`).
 
-A reign is a lease on the candidate's own clock: a session timeout, counted from when it *sent* the last request that
-proved it. When the connection broke, or was noticed to have broken, does not matter.
+A reign is a lease on the candidate's own clock: two thirds of a session timeout, counted from when it *sent* the last
+write that was answered. When the connection broke, or was noticed to have broken, does not matter. The last third is
+for clocks that do not run alike: the next one is elected when ZooKeeper's says that the session is over.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
 from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
-from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
+from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from muster.coordinator.zookeeper.paths import read_epoch
 
 RETRY_S = 0.5
-PROOFS_PER_SESSION = 4
+PROOFS_PER_SESSION = 6
 """How often one that is elected asks whether it still is: two questions may be lost, and the third is in time."""
+BELIEF = 2 / 3
+"""Of a session timeout: how long a proof holds, from its sending."""
 
 log = structlog.get_logger("muster.zookeeper")
 
@@ -37,8 +40,12 @@ class Reign(NamedTuple):
 class Election:
     """A candidate for the place at `path`; `reign` is set while it is elected.
 
-    `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that could not prove for a session
-    timeout that it is elected resigns: by then another may have been. It stands again by itself.
+    `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that could not prove for two thirds of a
+    session timeout that it is elected resigns: soon another may be. It stands again by itself. `on_seen` is told who
+    has the place (what is written there), None when nobody has; never while this one does not know.
+
+    resume: one that finds itself in the place after it had resigned goes on with its epoch. Without, each reign has an
+    epoch of its own, for whoever numbers what it does in it.
     """
 
     def __init__(
@@ -50,6 +57,8 @@ class Election:
         epoch_path: str,
         on_elected: Callable[[Reign], None] = lambda reign: None,
         on_resigned: Callable[[], None] = lambda: None,
+        on_seen: Callable[[bytes | None], None] = lambda holder: None,
+        resume: bool = True,
     ) -> None:
         self._reign: Reign | None = None
         self._session = session
@@ -58,10 +67,14 @@ class Election:
         self._epoch_path = epoch_path
         self._on_elected = on_elected
         self._on_resigned = on_resigned
+        self._on_seen = on_seen
+        self._resume = resume
+        self._deposing: int | None = None
         self._look = asyncio.Event()
         self._lease_ends = 0.0
         self._doubt: asyncio.TimerHandle | None = None
         self._proofs: asyncio.Task[None] | None = None
+        self._asked: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -81,13 +94,34 @@ class Election:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        elected = self._reign is not None
+        reign = self._reign
         self._resign()
-        if elected and self._session.state is SessionState.CONNECTED:
+        if reign is not None and self._session.state is SessionState.CONNECTED:
             try:
-                await self._session.delete(self._path)
+                # What another has taken by `depose` is not this one's to give.
+                await self._session.commit(
+                    lambda together: (together.check(self._epoch_path, reign.version), together.delete(self._path))
+                )
+            except (BadVersion, NoNode):
+                pass
             except ZooKeeperError as error:
                 log.warning("the elected place goes when the session ends", path=self._path, why=str(error))
+
+    def depose(self, epoch: int) -> None:
+        """Stand in the place of the one that was elected with `epoch`, whose process is known to be gone: its session
+        need not end first. If another epoch is reached by now, nobody is deposed."""
+        self._deposing = epoch
+        self._look.set()
+
+    def resign(self, why: str) -> None:
+        """End the reign, and look anew who is elected. Nothing if there is none."""
+        if self._reign is not None:
+            self._ended(why)
+
+    def proved(self, sent_s: float) -> None:
+        """A write that checks the reign's version was answered; `sent_s`: when it was sent, by the loop's clock."""
+        if self._reign is not None and sent_s + self._belief_s > self._lease_ends:
+            self._extend(sent_s)
 
     async def holder(self) -> bytes | None:
         """What the one who is elected has written there; None while nobody is."""
@@ -100,7 +134,7 @@ class Election:
             await self._session.connected()
             try:
                 await self._stand()
-            except (NodeExists, BadVersion):
+            except (NodeExists, NoNode, BadVersion):
                 continue  # another candidate was faster: see who
             except ZooKeeperError as error:
                 log.debug("no election for now", path=self._path, why=str(error))
@@ -110,15 +144,17 @@ class Election:
 
     async def _stand(self) -> None:
         """Look who is elected; if nobody is, take the place."""
-        asked_s = asyncio.get_running_loop().time()
+        deposing, self._deposing = self._deposing, None
         found = await self._session.get(self._path, self._fired)
         if found is None:
-            reign = await self._take()
-            # From here on the place is watched, too: somebody might delete it by hand.
-            await self._session.exists(self._path, self._fired)
-            self._elected(reign, asked_s)
+            await self._take(None)
         elif found.owner != self._session.id:
             self._resign()
+            self._on_seen(found.data)
+            if deposing is not None:
+                await self._take(deposing)
+        elif self._reign is None and not self._resume:
+            await self._take((await self._counter()).epoch)
         elif self._reign is None:
             # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
             reign = await self._counter()
@@ -126,19 +162,29 @@ class Election:
             await self._prove(reign)  # a server that lags shows what was: only the quorum knows what is
             self._elected(reign, asked_s)
 
-    async def _take(self) -> Reign:
-        """Raise the counter and take the place, both or neither. Raises NodeExists or BadVersion to a slower one."""
+    async def _take(self, instead_of: int | None) -> None:
+        """Raise the counter and take the place, both or neither; with `instead_of`, from the one elected with that
+        epoch, and not at all if it is another. Raises NodeExists, NoNode or BadVersion to a slower one."""
         last = await self._counter()
-        if parent := self._path.rpartition("/")[0]:
-            await self._session.ensure(parent)
+        if instead_of is None:
+            self._on_seen(None)
+            if parent := self._path.rpartition("/")[0]:
+                await self._session.ensure(parent)
+        elif last.epoch != instead_of:
+            return
         reign = Reign(last.epoch + 1, last.version + 1)
-        await self._session.commit(
-            lambda together: (
-                together.create(self._path, self._body(), ephemeral=True),
-                together.set_data(self._epoch_path, str(reign.epoch).encode(), last.version),
-            )
-        )
-        return reign
+
+        def build(together: Any) -> None:
+            together.set_data(self._epoch_path, str(reign.epoch).encode(), last.version)
+            if instead_of is not None:
+                together.delete(self._path)
+            together.create(self._path, self._body(), ephemeral=True)
+
+        sent_s = asyncio.get_running_loop().time()
+        await self._session.commit(build)
+        # From here on the place is watched, too: somebody might delete it by hand.
+        await self._session.exists(self._path, self._fired)
+        self._elected(reign, sent_s)
 
     async def _counter(self) -> Reign:
         found = await self._session.get(self._epoch_path)
@@ -154,6 +200,7 @@ class Election:
         self._reign = reign
         self._extend(proved_s)
         self._proofs = asyncio.get_running_loop().create_task(self._keep_proving(reign))
+        self._on_seen(self._body())
         self._on_elected(reign)
 
     def _resign(self) -> None:
@@ -161,38 +208,45 @@ class Election:
             self._doubt.cancel()
         if self._proofs is not None:
             self._proofs.cancel()
+        for asked in self._asked:
+            asked.cancel()
         self._doubt = self._proofs = None
         if self._reign is not None:
             self._reign = None
             self._on_resigned()
 
     async def _keep_proving(self, reign: Reign) -> None:
+        """One question after the other goes out, whether or not the last has been answered."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
             await self._session.connected()
-            asked_s = loop.time()
-            try:
-                await self._prove(reign)
-            except BadVersion:
-                self._ended("another one was elected")
-                return
-            except ZooKeeperError as error:
-                log.debug("whether this one is still elected is not known", path=self._path, why=str(error))
-            else:
-                self._extend(asked_s)
+            asked = loop.create_task(self._ask(reign))
+            self._asked.add(asked)
+            asked.add_done_callback(self._asked.discard)
+
+    async def _ask(self, reign: Reign) -> None:
+        asked_s = asyncio.get_running_loop().time()
+        try:
+            await self._prove(reign)
+        except BadVersion:
+            self._ended("another one was elected")
+        except ZooKeeperError as error:
+            log.debug("whether this one is still elected is not known", path=self._path, why=str(error))
+        else:
+            self.proved(asked_s)
 
     async def _prove(self, reign: Reign) -> None:
         """Raises BadVersion once another was elected. A transaction takes a quorum; a read, any server answers."""
         await self._session.commit(lambda together: together.check(self._epoch_path, reign.version))
 
     def _extend(self, proved_s: float) -> None:
-        """What was proved by a question sent at `proved_s` (monotonic) holds for a session from then."""
-        self._lease_ends = proved_s + self._session_s
+        """What was proved by a question sent at `proved_s` (monotonic) holds for so long from then."""
+        self._lease_ends = proved_s + self._belief_s
         if self._doubt is not None:
             self._doubt.cancel()
         self._doubt = asyncio.get_running_loop().call_at(
-            self._lease_ends, self._ended, "ZooKeeper has not answered for a session"
+            self._lease_ends, self._ended, "ZooKeeper has not answered for two thirds of a session"
         )
 
     def _ended(self, why: str) -> None:
@@ -203,6 +257,10 @@ class Election:
     @property
     def _session_s(self) -> float:
         return self._session.session_timeout_ms / 1000
+
+    @property
+    def _belief_s(self) -> float:
+        return self._session_s * BELIEF
 
     def _fired(self, fired: Fired) -> None:
         self._look.set()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from muster.coordinator.zookeeper.connect import SessionState, StateListener, Watch, Znode
-from muster.coordinator.zookeeper.errors import BadVersion, ConnectionLost, NodeExists
+from muster.coordinator.zookeeper.errors import BadVersion, ConnectionLost, NodeExists, NoNode
 
 SESSION_S = 6.0
 PLACE, COUNTER = "/place", "/epoch"
@@ -35,22 +35,28 @@ def on_virtual_time(story: Coroutine[Any, Any, None]) -> None:
 
 
 class Server:
-    """Znodes with versions and owners; transactions that check, create and set."""
+    """Znodes with versions and owners; transactions that check, create, set and delete, one after the other."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
 
     def apply(self, steps: list[tuple[Any, ...]]) -> None:
-        for verb, path, *rest in steps:
-            if verb == "create" and path in self.nodes:
-                raise NodeExists(path)
-            if verb != "create" and self.nodes[path].version != rest[-1]:
-                raise BadVersion(path)
+        nodes = dict(self.nodes)
         for verb, path, *rest in steps:
             if verb == "create":
-                self.nodes[path] = Znode(rest[0], 0, rest[1], 0, 0)
-            elif verb == "set":
-                self.nodes[path] = self.nodes[path]._replace(data=rest[0], version=rest[1] + 1)
+                if path in nodes:
+                    raise NodeExists(path)
+                nodes[path] = Znode(rest[0], 0, rest[1], 0, 0)
+                continue
+            if path not in nodes:
+                raise NoNode(path)
+            if rest[-1] not in (-1, nodes[path].version):
+                raise BadVersion(path)
+            if verb == "set":
+                nodes[path] = nodes[path]._replace(data=rest[0], version=nodes[path].version + 1)
+            elif verb == "delete":
+                del nodes[path]
+        self.nodes = nodes
 
 
 class Line:
@@ -99,7 +105,7 @@ class Line:
 
     async def delete(self, path: str) -> None:
         await self._trip()
-        del self._server.nodes[path]
+        self._server.apply([("delete", path, -1)])
 
     async def commit(self, build: Callable[[Any], object]) -> None:
         transaction = Transaction(self.id)
@@ -124,6 +130,9 @@ class Transaction:
 
     def create(self, path: str, data: bytes, ephemeral: bool) -> None:
         self.steps.append(("create", path, data, self._session))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self.steps.append(("delete", path, version))
 
     def set_data(self, path: str, data: bytes, version: int) -> None:
         self.steps.append(("set", path, data, version))

@@ -5,13 +5,11 @@ are those of every listener of Kafka's protocol, and hold before anything is bui
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from random import SystemRandom
-from time import monotonic
 from typing import Any, Final
 
 from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.config import Address
 from muster.coordinator.edge.tls import Tls
 from muster.coordinator.errors import ErrorCode
@@ -26,8 +24,7 @@ from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall,
 from muster.coordinator.replication import translate
 from muster.coordinator.replication.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.guard import NodesOnly, Who
-from muster.coordinator.replication.sessions import Sessions
-from muster.coordinator.replication.words import Desk, FetchAsked, Found, NodeName
+from muster.coordinator.replication.words import Desk, FetchAsked, NodeName
 
 LIMITS: Final = ListenerLimits(
     max_connections=1_000,
@@ -42,11 +39,6 @@ LIMITS: Final = ListenerLimits(
     max_unread_bytes=1 << 30,
 )
 """A fetch that names 100,000 partitions has 4 MB. A slow follower of each of ten nodes may leave 100 MB unread."""
-
-SESSIONS: Final = 1_000
-EVICT_MS: Final = 120_000
-"""Of fetch sessions, Kafka's `max.incremental.fetch.session.cache.slots` and the age at which one makes room."""
-
 
 MOST_BEFORE_GREETING: Final = 1 << 12
 """Bytes of the first request, ApiVersions."""
@@ -157,40 +149,21 @@ class NodeDoor:
 class Handlers:
     """One for each API of the door: from messages to what they mean, and back."""
 
-    def __init__(
-        self, desk: Desk, cluster_id: str, sessions: Sessions | None = None, now_s: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, desk: Desk, cluster_id: str) -> None:
         self._desk = desk
         self._cluster_id = cluster_id
-        if sessions is None:
-            sessions = Sessions(SESSIONS, EVICT_MS, partial(SystemRandom().randint, 1, 2**31 - 1))
-        self._sessions = sessions
-        self._now_s = now_s
 
     async def fetch(self, request: Any, call: KafkaCall) -> Any:
         replica = request.replica_state
         if request.cluster_id != self._cluster_id:
-            return Parting(translate.fetch_response(ErrorCode.INCONSISTENT_CLUSTER_ID, 0, ()))
+            return Parting(translate.fetch_response(FetchAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID)))
         if replica is None or replica.replica_id < 0:
             raise HangUp("a fetch names no replica; consumers are answered at kafka.listeners and listeners")
-        opened = self._sessions.take(request, self._now_ms())
-        if isinstance(opened, int):
-            return translate.fetch_response(opened, 0, ())
-        session = opened.session
-        asked = FetchAsked(
-            NodeName(replica.replica_id, replica.replica_epoch),
-            opened,
-            max(request.max_wait_ms, 0),
-            request.min_bytes,
-            max(request.max_bytes, 1),
-        )
-        try:
-            found = await self._desk.fetch(asked)
-        finally:
-            self._sessions.done(session, self._now_ms())
-        told = [each for each in found if is_news(each) or opened.anew]
-        session.took_its_turn([each.part for each in found if len(each.records)])
-        return translate.fetch_response(ErrorCode.NONE, session.id, told)
+        asked, unknown = translate.fetch_asked(request, self._desk.topic_name)
+        # What is refused is told at once.
+        wait_ms = 0 if unknown else max(request.max_wait_ms, 0)
+        answer = await self._desk.fetch(FetchAsked(asked, wait_ms, request.min_bytes))
+        return translate.fetch_response(answer, () if answer.code else unknown)
 
     async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
         if request.replica_id < 0:
@@ -216,15 +189,6 @@ class Handlers:
             return Written(await asyncio.to_thread(written, answer))
         return translate.state_response(answer)
 
-    def _now_ms(self) -> int:
-        return int(self._now_s() * 1000)
-
 
 def written(answer: ClusterState) -> list[Buffer]:
     return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate.state_response(answer))
-
-
-def is_news(found: Found) -> bool:
-    """Whether a session's follower has to be told; it counts as told from now on."""
-    unknown = found.part.is_news(found.error_code, found.high_watermark, found.log_start_offset)
-    return unknown or found.diverging_epoch is not None or bool(len(found.records))

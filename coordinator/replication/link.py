@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
 from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.config import Address
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.apis import API_VERSIONS
@@ -22,8 +23,7 @@ from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.replication import translate
 from muster.coordinator.replication.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.reaching import Broken, LinkError, Silent, named, reached, unreachable
-from muster.coordinator.replication.sessions import Fetch
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchTold
+from muster.coordinator.replication.words import EpochAsked, EpochEnd
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -121,13 +121,11 @@ class Link(asyncio.Protocol):
     # -- what nodes ask ---------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, node_epoch: int, fetch: Fetch, *, max_wait_ms: int, min_bytes: int, max_bytes: int, deadline_s: float
-    ) -> FetchTold:
-        me = self._me
-        request = translate.fetch_request(
-            me.cluster_id, me.node, node_epoch, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
-        )
-        return await self.ask("Fetch", request, deadline_s, translate.fetch_told)
+        self, fetch: FetchRequest, name_of: translate.NameOf, *, max_wait_ms: int, min_bytes: int, deadline_s: float
+    ) -> FetchAnswer:
+        """name_of: of the topics that are fetched, whose names are not on the wire."""
+        request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        return await self.ask("Fetch", request, deadline_s, lambda said: translate.fetch_answer(said, name_of))
 
     async def epochs(self, asked: Iterable[EpochAsked], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""

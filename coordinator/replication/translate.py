@@ -1,16 +1,26 @@
 """Between what nodes mean and the messages that say it. Pure; both directions of each message stand together."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
-from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, Endpoint, State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.messages import (
+    PART_BYTES,
+    FetchAnswer,
+    FetchedPart,
+    FetchItem,
+    FetchRequest,
+    Forgotten,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.sessions import Asked, Fetch, Place
-from muster.coordinator.replication.words import CurrentLeader, Diverging, EpochAsked, EpochEnd, FetchTold, Found, Told
+from muster.coordinator.replication.words import EpochAsked, EpochEnd
+
+NameOf: TypeAlias = Callable[[bytes], str | None]
+"""The name of the topic that has this id, as far as this node knows. On the wire topics go by their ids."""
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -34,70 +44,116 @@ def grouped(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:
 # -- Fetch ------------------------------------------------------------------------------------------------------------
 
 
-def fetch_request(
-    cluster_id: str,
-    node: int,
-    node_epoch: int,
-    fetch: Fetch,
-    *,
-    max_wait_ms: int,
-    min_bytes: int,
-    max_bytes: int,
-) -> Any:
+def fetch_request(cluster_id: str, request: FetchRequest, *, max_wait_ms: int, min_bytes: int) -> Any:
     topic, left = struct("FetchRequest.topics"), struct("FetchRequest.forgotten_topics_data")
-    named = grouped((place[0], row_of(place, asked)) for place, asked in fetch.named.items())
+    rows = grouped((item.topic_id, row_of(item, request.part_bytes)) for item in request.items)
+    gone = grouped((each.topic_id, each.place.partition) for each in request.forgotten)
     return struct("FetchRequest")(
         cluster_id=cluster_id,
-        replica_state=struct("FetchRequest.replica_state")(replica_id=node, replica_epoch=node_epoch),
+        replica_state=struct("FetchRequest.replica_state")(replica_id=request.node, replica_epoch=request.node_epoch),
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        session_id=fetch.session_id,
-        session_epoch=fetch.epoch,
-        topics=[topic(topic_id=topic_id, partitions=rows) for topic_id, rows in named.items()],
-        forgotten_topics_data=[
-            left(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(fetch.forgotten).items()
-        ],
+        max_bytes=request.answer_bytes,
+        session_id=request.session,
+        session_epoch=request.session_epoch,
+        topics=[topic(topic_id=topic_id, partitions=each) for topic_id, each in rows.items()],
+        forgotten_topics_data=[left(topic_id=topic_id, partitions=each) for topic_id, each in gone.items()],
     )
 
 
-def row_of(place: Place, asked: Asked) -> Any:
+def row_of(item: FetchItem, part_bytes: int) -> Any:
     return struct("FetchRequest.topics.partitions")(
-        partition=place[1],
-        current_leader_epoch=asked.leader_epoch,
-        fetch_offset=asked.offset,
-        last_fetched_epoch=asked.last_epoch,
-        log_start_offset=asked.log_start,
-        partition_max_bytes=asked.max_bytes,
+        partition=item.place.partition,
+        current_leader_epoch=item.epoch,
+        fetch_offset=item.offset,
+        last_fetched_epoch=item.last_epoch,
+        log_start_offset=item.start,
+        partition_max_bytes=part_bytes,
     )
 
 
-def fetch_response(code: int, session_id: int, found: Iterable[Found]) -> Any:
+def fetch_asked(request: Any, name_of: NameOf) -> tuple[FetchRequest, list[FetchedPart]]:
+    """What is asked of topics that are known here, and what to answer of the others.
+
+    Sizes hold for the whole request: nodes ask for as much of each partition.
+    """
+    items: list[FetchItem] = []
+    unknown: list[FetchedPart] = []
+    part_bytes = PART_BYTES
+    for topic in request.topics:
+        name = name_of(topic.topic_id)
+        for row in topic.partitions:
+            if name is None:
+                place = TopicPartition("", row.partition)
+                unknown.append(FetchedPart(place, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            part_bytes = min(part_bytes, max(row.partition_max_bytes, 1))
+            place = TopicPartition(name, row.partition)
+            asked = row.current_leader_epoch, row.fetch_offset, row.last_fetched_epoch, row.log_start_offset
+            items.append(FetchItem(place, topic.topic_id, *asked))
+    forgotten = tuple(
+        Forgotten(TopicPartition(name, number), topic.topic_id)
+        for topic in request.forgotten_topics_data
+        if (name := name_of(topic.topic_id)) is not None
+        for number in topic.partitions
+    )
+    replica = request.replica_state
+    session = request.session_id, request.session_epoch
+    sizes = part_bytes, max(request.max_bytes, 1)
+    return FetchRequest(replica.replica_id, replica.replica_epoch, *session, tuple(items), forgotten, *sizes), unknown
+
+
+def fetch_response(answer: FetchAnswer, unknown: Iterable[FetchedPart] = ()) -> Any:
     topic = struct("FetchResponse.responses")
-    rows = grouped((each.part.topic_id, each) for each in found)
+    rows = grouped((part.topic_id, part_row(part)) for parts in (answer.parts, unknown) for part in parts)
     return struct("FetchResponse")(
-        error_code=code,
-        session_id=session_id,
+        error_code=answer.code,
+        session_id=answer.session,
         responses=[topic(topic_id=topic_id, partitions=each) for topic_id, each in rows.items()],
     )
 
 
-def fetch_told(response: Any) -> FetchTold:
-    found = [told_of(topic.topic_id, row) for topic in response.responses for row in topic.partitions]
-    return FetchTold(response.error_code, response.session_id, found)
+def part_row(part: FetchedPart) -> Any:
+    """What a replica has no use for (the last stable offset, aborted transactions) says nothing."""
+    row = struct("FetchResponse.responses.partitions")(
+        partition_index=part.place.partition,
+        error_code=part.code,
+        high_watermark=part.high_watermark,
+        log_start_offset=part.start,
+        records=part.records,
+    )
+    if part.diverging is not None:
+        epoch, end = part.diverging
+        row.diverging_epoch = struct("FetchResponse.responses.partitions.diverging_epoch")(epoch=epoch, end_offset=end)
+    if part.leader_epoch != NO_EPOCH:
+        leader = struct("FetchResponse.responses.partitions.current_leader")
+        row.current_leader = leader(leader_id=part.leader, leader_epoch=part.leader_epoch)
+    return row
 
 
-def told_of(topic_id: bytes, row: Any) -> Told:
+def fetch_answer(response: Any, name_of: NameOf) -> FetchAnswer:
+    """Of topics that are known no more nothing is told. Records are views of the answer's bytes, not looked into."""
+    parts = tuple(
+        part_of(TopicPartition(name, row.partition_index), topic.topic_id, row)
+        for topic in response.responses
+        if (name := name_of(topic.topic_id)) is not None
+        for row in topic.partitions
+    )
+    return FetchAnswer(response.error_code, response.session_id, parts)
+
+
+def part_of(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPart:
     parted, leader = row.diverging_epoch, row.current_leader
-    return Told(
+    return FetchedPart(
+        place,
         topic_id,
-        row.partition_index,
         row.error_code,
         row.high_watermark,
         row.log_start_offset,
+        None if parted is None else (parted.epoch, parted.end_offset),
         row.records or b"",
-        None if parted is None else Diverging(parted.epoch, parted.end_offset),
-        None if leader is None else CurrentLeader(leader.leader_id, leader.leader_epoch),
+        NOBODY if leader is None else leader.leader_id,
+        NO_EPOCH if leader is None else leader.leader_epoch,
     )
 
 

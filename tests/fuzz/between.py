@@ -11,6 +11,7 @@ from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult,
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
 from muster.coordinator.cluster.facts import State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchedPart
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
@@ -20,8 +21,7 @@ from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.schema import messages
 from muster.coordinator.replication.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
 from muster.coordinator.replication.door import Handlers, NodeConnection
-from muster.coordinator.replication.sessions import Sessions
-from muster.coordinator.replication.words import Diverging, EpochAsked, EpochEnd, FetchAsked, Found, NodeName
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 
@@ -30,7 +30,6 @@ LIMITS: Final = ConnectionLimits(
     max_frame=1 << 16, max_in_flight=5, max_in_flight_bytes=1 << 14, max_unsent_bytes=1 << 16, max_idle_ms=60_000
 )
 BY_KEY: Final = {api.key: api for api in NODE_APIS}
-SLOTS: Final = 2
 
 
 class DrawnDesk:
@@ -39,22 +38,37 @@ class DrawnDesk:
     def __init__(self) -> None:
         self._rng = random.Random(0)
         self.asked = 0
+        self.under_way = 0
 
     async def _turns(self) -> random.Random:
         self.asked += 1
-        for _ in range(self._rng.randrange(3)):
-            await asyncio.sleep(0)
+        self.under_way += 1
+        try:
+            for _ in range(self._rng.randrange(3)):
+                await asyncio.sleep(0)
+        finally:
+            self.under_way -= 1
         return self._rng
 
-    async def fetch(self, asked: FetchAsked) -> list[Found]:
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return topic_id.hex() if topic_id[-1] % 2 else None
+
+    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
         rng = await self._turns()
-        parts = [part for part in asked.opened.session.parts.values() if rng.random() < 0.7]
-        found = [
-            Found(part, rng.choice([0, 0, 6]), rng.randrange(9), 0, rng.randbytes(rng.choice([0, 9]))) for part in parts
-        ]
-        for each in found[:1]:
-            each.diverging_epoch = Diverging(3, 4)
-        return found
+        parts = tuple(
+            FetchedPart(
+                item.place,
+                item.topic_id,
+                rng.choice([0, 0, 6]),
+                rng.randrange(9),
+                diverging=rng.choice([None, (3, 4)]),
+                records=rng.randbytes(rng.choice([0, 9])),
+                leader_epoch=rng.choice([-1, 5]),
+            )
+            for item in asked.request.items
+            if rng.random() < 0.7
+        )
+        return FetchAnswer(rng.choice([0, 0, 0, 71]), 5, parts)
 
     async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
         await self._turns()
@@ -89,8 +103,7 @@ class Talk:
         self._wire = Wire()
         self._arrived = bytearray()
         self._waiting = bytearray()
-        self.sessions = Sessions(SLOTS, 0, iter(range(1, 1 << 20)).__next__)
-        dispatch = Dispatch((Handlers(self._desk, CLUSTER, self.sessions),), apis=NODE_APIS)
+        dispatch = Dispatch((Handlers(self._desk, CLUSTER),), apis=NODE_APIS)
         self._connection = NodeConnection(CLUSTER, dispatch, LIMITS, lambda one: True, lambda one: None)
         self._wire.protocol = self._connection
         self._connection.connection_made(self._wire)  # type: ignore[arg-type]
@@ -106,7 +119,6 @@ class Talk:
         self._connection.data_received(data)
         assert self._connection.in_flight <= LIMITS.max_in_flight + len(list(frames(data))) + 1
         assert self._connection.in_flight_bytes <= LIMITS.max_in_flight_bytes + LIMITS.max_frame + len(data)
-        assert len(self.sessions) <= SLOTS
 
     async def end(self) -> None:
         self.send(b"")
@@ -115,7 +127,7 @@ class Talk:
         await quiet()
         assert all(self.answers())
         assert self._desk.asked <= sum(map(is_ours, frames(bytes(self._arrived)))), "somebody else was heard"
-        assert not [session for session in self.sessions._of.values() if session.busy]
+        assert not self._desk.under_way
 
     def answers(self) -> Iterator[Any]:
         """All that came, decoded. Fails where one is not that of the next request."""
@@ -226,7 +238,7 @@ def asking(given: Bytes, change: Callable[[bytes, int, int], bytes]) -> Step:
         if how % 64 and hasattr(message, "cluster_id"):
             message.cluster_id = CLUSTER
         if how % 64 and api.name == "Fetch":
-            sensible(message, talk.sessions, seed)
+            sensible(message, seed)
         if how % 64 and api.name == "OffsetForLeaderEpoch":
             message.replica_id = 2
         data = framed(api.name, version, message, client_id_of(CLUSTER, 2) if how % 64 else "consumer")
@@ -235,12 +247,9 @@ def asking(given: Bytes, change: Callable[[bytes, int, int], bytes]) -> Step:
     return step
 
 
-def sensible(message: Any, sessions: Sessions, seed: int) -> None:
-    """A fetch of a node, which goes on with its session where it has one."""
-    node = seed % 2
-    message.replica_state = struct("FetchRequest.replica_state")(replica_id=node, replica_epoch=1)
-    known = sessions._of.get(node)
-    message.session_id, message.session_epoch = (known.id, known.epoch + 1) if known and seed % 5 else (0, 0)
+def sensible(message: Any, seed: int) -> None:
+    """A fetch of a node."""
+    message.replica_state = struct("FetchRequest.replica_state")(replica_id=seed % 2, replica_epoch=1)
 
 
 TARGETS: Final = {"between": between}

@@ -7,19 +7,23 @@ from typing import Any
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchItem, FetchRequest
 from muster.coordinator.config import Address
 from muster.coordinator.edge.tls import Tls
 from muster.coordinator.kafka.connections.listener import ListenerLimits
 from muster.coordinator.replication.door import LIMITS, NodeDoor
 from muster.coordinator.replication.guard import Who
 from muster.coordinator.replication.link import Caller, Link
-from muster.coordinator.replication.sessions import Asked, Fetch, Place
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, Found, NodeName
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
-TOPIC = b"t" * 16
+TOPIC, OTHER, STRANGE = b"t" * 16, b"o" * 16, b"s" * 16
+NAMES = {TOPIC: "orders", OTHER: "others"}
+"""Nobody knows the third."""
+ORDERS = TopicPartition("orders", 0)
 PATIENCE_S = 30.0
 
 
@@ -30,11 +34,14 @@ class HeldDesk:
         self.asked: list[tuple[Any, ...]] = []
         self.gone: list[str] = []
         self.held: asyncio.Event | None = None
-        self.found: Callable[[FetchAsked], list[Found]] = lambda asked: []
+        self.found: Callable[[FetchAsked], FetchAnswer] = lambda asked: FetchAnswer()
         self.answers: dict[str, Any] = {}
         self._changed = asyncio.Event()
 
-    async def fetch(self, asked: FetchAsked) -> list[Found]:
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return NAMES.get(topic_id)
+
+    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
         await self._wait("fetch", asked)
         return self.found(asked)
 
@@ -95,11 +102,13 @@ async def linked(door: NodeDoor, node: int = 2, cluster_id: str = CLUSTER, **mor
     return await Link.connect(door.bound, Caller(cluster_id, node), timeout_s=PATIENCE_S * pace(), **more)
 
 
-def whole(*places: Place, offset: int = 0) -> Fetch:
-    """A request that begins a session."""
-    return Fetch(0, 0, {place: Asked(3, offset, 2, 0, 1 << 20) for place in places}, [])
+def whole(*places: TopicPartition, offset: int = 0) -> FetchRequest:
+    """A request of node 2 that begins a session."""
+    ids = {name: topic_id for topic_id, name in NAMES.items()}
+    items = tuple(FetchItem(place, ids[place.topic], 3, offset, 2, 1) for place in places or (ORDERS,))
+    return FetchRequest(2, 77, 0, 0, items)
 
 
-def fetch_of(link: Link, fetch: Fetch, **more: Any) -> Any:
-    given = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "deadline_s": PATIENCE_S * pace()} | more
-    return link.fetch(77, fetch, **given)
+def fetch_of(link: Link, fetch: FetchRequest, **more: Any) -> Any:
+    given = {"max_wait_ms": 500, "min_bytes": 1, "deadline_s": PATIENCE_S * pace()} | more
+    return link.fetch(fetch, NAMES.get, **given)

@@ -11,12 +11,16 @@ from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.follower import Append, Ask, Begin, Cut, Follower, Stop, Told, Verdict, Void, Wait
 from muster.coordinator.cluster.lease import Source
 from muster.coordinator.cluster.replicas.messages import (
+    ANSWER_BYTES,
     NO_SUCH_SESSION,
+    PART_BYTES,
     WRONG_SESSION_EPOCH,
     FetchAnswer,
     FetchedPart,
     FetchItem,
     FetchRequest,
+    Forgotten,
+    following,
 )
 from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, ReplicaLog
 
@@ -40,11 +44,21 @@ class Fetcher:
     What a request costs goes with what has changed since the one before, not with how much is copied.
     """
 
-    def __init__(self, me: int, source: Source, copies: Copies, backoff_ms: int) -> None:
+    def __init__(
+        self,
+        me: int,
+        source: Source,
+        copies: Copies,
+        backoff_ms: int,
+        *,
+        part_bytes: int = PART_BYTES,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
         self._me = me
         self.source = source
         self._copies = copies
         self._backoff_ms = backoff_ms
+        self._sizes = part_bytes, answer_bytes
         self.places: set[TopicPartition] = set()
         self.unkept: set[TopicPartition] = set()
         self._session = 0
@@ -54,7 +68,7 @@ class Fetcher:
         self._changed: dict[TopicPartition, None] = {}
         self._waiting: dict[TopicPartition, int] = {}
         """Not to be asked for before."""
-        self._forgotten: dict[TopicPartition, None] = {}
+        self._forgotten: dict[TopicPartition, bytes] = {}
         self._under_way: FetchRequest | None = None
         self._not_before_ms = 0
 
@@ -86,11 +100,12 @@ class Fetcher:
             del self._waiting[place]
             self._changed[place] = None
         items = tuple(self._items())
-        gone = tuple(self._forgotten)
+        gone = tuple(Forgotten(*each) for each in self._forgotten.items())
         if not self._told and not gone:
             return None
         self._forgotten = {}
-        self._under_way = FetchRequest(self._me, node_epoch, self._session, self._session_epoch, items, gone)
+        session = self._session, self._session_epoch
+        self._under_way = FetchRequest(self._me, node_epoch, *session, items, gone, *self._sizes)
         return self._under_way
 
     def failed(self, request: FetchRequest, now_ms: int) -> None:
@@ -111,7 +126,7 @@ class Fetcher:
                 self._not_before_ms = now_ms + self._backoff_ms
             return []
         self.source.received_ms = now_ms
-        self._session, self._session_epoch = answer.session, request.session_epoch + 1
+        self._session, self._session_epoch = answer.session, following(request.session_epoch)
         return [(part.place, why) for part in answer.parts if (why := self._take(part, now_ms)) is not None]
 
     def kept(self, places: Iterable[TopicPartition]) -> None:
@@ -145,8 +160,9 @@ class Fetcher:
 
     def _let_go(self, place: TopicPartition) -> None:
         """Have it taken out of the leader's session: it is not asked for, for now."""
-        if self._told.pop(place, None) is not None:
-            self._forgotten[place] = None
+        told = self._told.pop(place, None)
+        if told is not None:
+            self._forgotten[place] = told.topic_id
 
     def _items(self) -> Iterator[FetchItem]:
         changed, self._changed = self._changed, {}
@@ -156,7 +172,8 @@ class Fetcher:
             if ask is None:
                 continue  # it has stopped
             item = FetchItem(place, copy.topic_id, ask.epoch, ask.offset, ask.last_epoch, copy.log.start)
-            self._forgotten.pop(place, None)
+            if self._forgotten.get(place) == copy.topic_id:
+                del self._forgotten[place]
             if self._told.get(place) != item:
                 self._told[place] = item
                 yield item
@@ -165,7 +182,7 @@ class Fetcher:
         """One partition's part of an answer; why it stopped, if it did."""
         asked = self._told.get(part.place)
         copy = self._copies.get(part.place) if part.place in self.places else None
-        if asked is None or copy is None:
+        if asked is None or copy is None or part.topic_id != asked.topic_id:
             return None
         follower = copy.follower
         told = Told(part.code, part.high_watermark, part.start, part.diverging, len(part.records))

@@ -13,6 +13,19 @@ NO_SUCH_SESSION = 70
 WRONG_SESSION_EPOCH = 71
 """Kafka's numbers (FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH): begin a session anew."""
 
+LAST_EPOCH = 2**31 - 1
+PART_BYTES = 1 << 20
+ANSWER_BYTES = 10 << 20
+
+
+def following(epoch: int) -> int:
+    """The epoch of a session's next request; 0 begins one.
+
+    >>> following(0), following(2**31 - 1)
+    (1, 1)
+    """
+    return 1 if epoch == LAST_EPOCH else epoch + 1
+
 
 class FetchItem(NamedTuple):
     """What a follower asks for one partition: from its kept end on, in the leader epoch it believes in."""
@@ -25,22 +38,33 @@ class FetchItem(NamedTuple):
     start: int
 
 
+class Forgotten(NamedTuple):
+    """A partition that a follower's session has no more."""
+
+    place: TopicPartition
+    topic_id: bytes
+
+
 class FetchRequest(NamedTuple):
     """session_epoch 0: `items` is everything, and begins a session. Else: what is new or changed in it, and what is
-    `forgotten`."""
+    `forgotten`. Of one partition at most part_bytes of records are wanted, of all at most answer_bytes; a single batch
+    is given however large it is."""
 
     node: int
     node_epoch: int
     session: int
     session_epoch: int
     items: tuple[FetchItem, ...]
-    forgotten: tuple[TopicPartition, ...] = ()
+    forgotten: tuple[Forgotten, ...] = ()
+    part_bytes: int = PART_BYTES
+    answer_bytes: int = ANSWER_BYTES
 
 
 class FetchedPart(NamedTuple):
     """A partition's part of the answer. leader, leader_epoch: who leads, with code 6, 74 and 75, as far as known."""
 
     place: TopicPartition
+    topic_id: bytes
     code: int = ErrorCode.NONE
     high_watermark: int = -1
     start: int = 0

@@ -12,7 +12,7 @@ from muster.coordinator.cluster.lease import Peer, Promise, Source
 from muster.coordinator.cluster.progress import Half
 from muster.coordinator.cluster.replicas.copying import Copy, Fetcher
 from muster.coordinator.cluster.replicas.hosting import Follow, Hosting, Lead, Rest
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
+from muster.coordinator.cluster.replicas.messages import ANSWER_BYTES, PART_BYTES, FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLog
 from muster.coordinator.cluster.replicas.serving import Led, Reply, Serving
 
@@ -21,12 +21,14 @@ MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """What the node sets: `replica.lag.time.max.ms`, `replica.fetch.backoff.ms`, and `min.insync.replicas` of topics
-    that say nothing."""
+    """What the node sets: `replica.lag.time.max.ms`, `replica.fetch.backoff.ms`, `min.insync.replicas` of topics that
+    say nothing, `replica.fetch.max.bytes` and `replica.fetch.response.max.bytes`."""
 
     lag_time_ms: int = 10_000
     backoff_ms: int = 200
     min_isr: int = 2
+    part_bytes: int = PART_BYTES
+    answer_bytes: int = ANSWER_BYTES
 
 
 class Replicas:
@@ -367,7 +369,15 @@ class Replicas:
 
     def _fetcher(self, node: int) -> Fetcher:
         if node not in self.fetchers:
-            self.fetchers[node] = Fetcher(self.me, Source(node), self.copies, self._settings.backoff_ms)
+            settings = self._settings
+            self.fetchers[node] = Fetcher(
+                self.me,
+                Source(node),
+                self.copies,
+                settings.backoff_ms,
+                part_bytes=settings.part_bytes,
+                answer_bytes=settings.answer_bytes,
+            )
         return self.fetchers[node]
 
     def _promise(self, unit: TopicPartition) -> Promise:

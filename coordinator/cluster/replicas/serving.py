@@ -4,20 +4,23 @@ A session remembers what its follower asked last of each partition. A request th
 partition: what happens to a log is noted in the sessions that copy it (`news`), and only that is looked at.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
 from muster.coordinator.cluster.leader import Diverged, Leader, Refused
 from muster.coordinator.cluster.lease import Peer
 from muster.coordinator.cluster.replicas.messages import (
+    ANSWER_BYTES,
     NO_SUCH_SESSION,
+    PART_BYTES,
     STORAGE_ERROR,
     WRONG_SESSION_EPOCH,
     FetchAnswer,
     FetchedPart,
     FetchItem,
     FetchRequest,
+    following,
 )
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records, ReplicaLog
 from muster.coordinator.errors import ErrorCode
@@ -27,8 +30,8 @@ Leads: TypeAlias = Mapping[TopicPartition, "Led"]
 Known: TypeAlias = Callable[[TopicPartition], tuple[int, int]]
 """Who leads a partition, and in which epoch, as far as this node knows."""
 
-PART_BYTES = 1 << 20
-ANSWER_BYTES = 10 << 20
+MOST_PLACES = 100_000
+"""In one session."""
 
 
 class Led:
@@ -66,18 +69,28 @@ class Parked:
 
 
 class Session:
-    """One follower's session. `news`: partitions to look at before the next answer, in order."""
+    """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
+    the end, so that each has its turn where an answer has not room for all. Sizes in bytes."""
 
-    __slots__ = ("copied", "epoch", "id", "news", "node_epoch", "parked", "peer")
+    __slots__ = ("answer_bytes", "copied", "epoch", "id", "news", "node_epoch", "parked", "part_bytes", "peer")
 
     def __init__(self, session_id: int, peer: Peer) -> None:
         self.id = session_id
-        self.epoch = 1
+        self.epoch = 0
         self.peer = peer
+        self.part_bytes = PART_BYTES
+        self.answer_bytes = ANSWER_BYTES
         self.node_epoch = NO_EPOCH
         self.copied: dict[TopicPartition, Copied] = {}
         self.news: dict[TopicPartition, None] = {}
         self.parked: Parked | None = None
+
+
+def is_too_much(session: Session, items: Sequence[FetchItem]) -> bool:
+    """Whether the session would have more than MOST_PLACES with these."""
+    if len(session.copied) + len(items) <= MOST_PLACES:
+        return False
+    return len(session.copied.keys() | {item.place for item in items}) > MOST_PLACES
 
 
 class Serving:
@@ -109,8 +122,14 @@ class Serving:
             reply(FetchAnswer(session))
             return
         self._end_parked(session)
-        for place in request.forgotten:
-            self._forget(session, place)
+        for gone in request.forgotten:
+            self._forget(session, gone.place, gone.topic_id)
+        if is_too_much(session, request.items):
+            del self._sessions[request.node]
+            reply(FetchAnswer(ErrorCode.INVALID_REQUEST))
+            return
+        session.part_bytes = min(request.part_bytes, PART_BYTES)
+        session.answer_bytes = min(request.answer_bytes, ANSWER_BYTES)
         session.node_epoch = request.node_epoch
         number = peer.asks(now_ms, anew=request.session_epoch == 0)
         refused: list[FetchedPart] = []
@@ -165,9 +184,9 @@ class Serving:
         known = self._sessions.get(request.node)
         if known is None or known.id != request.session:
             return NO_SUCH_SESSION
-        if known.epoch != request.session_epoch:
+        if request.session_epoch != following(known.epoch):
             return WRONG_SESSION_EPOCH
-        known.epoch += 1
+        known.epoch = request.session_epoch
         return known
 
     def _end_parked(self, session: Session) -> None:
@@ -176,9 +195,13 @@ class Serving:
             parked, session.parked = session.parked, None
             parked.reply(FetchAnswer(WRONG_SESSION_EPOCH))
 
-    def _forget(self, session: Session, place: TopicPartition) -> None:
+    def _forget(self, session: Session, place: TopicPartition, topic_id: bytes) -> None:
+        copied = session.copied.get(place)
+        if copied is None or copied.item.topic_id != topic_id:
+            return  # it is of a former topic of this name; the present one is copied on
+        del session.copied[place]
         session.news.pop(place, None)
-        if session.copied.pop(place, None) is not None and (led := self._led.get(place)) is not None:
+        if (led := self._led.get(place)) is not None:
             led.leader.forgotten(led.half, session.peer)
 
     def _take(self, session: Session, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPart | None:
@@ -204,36 +227,39 @@ class Serving:
             self._stirred(led.leader)
         if found is not None:
             session.news.pop(item.place, None)
-            return self._refusal(item.place, led, found)
+            return self._refusal(item, led, found)
         if led.leader.moved or led.leader.wishes:
             self._stirred(led.leader)
         return None
 
     def _not_led(self, copied: Copied, led: Led | None) -> FetchedPart:
-        place = copied.item.place
+        place, topic_id = copied.item[:2]
         leader, epoch = self._known(place)
         if led is not None or (leader == NOBODY and epoch == NO_EPOCH):
-            return FetchedPart(place, ErrorCode.UNKNOWN_TOPIC_ID)
-        return FetchedPart(place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+            return FetchedPart(place, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return FetchedPart(place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
 
-    def _refusal(self, place: TopicPartition, led: Led, found: Refused | Diverged) -> FetchedPart:
-        log, half = led.log, led.leader.halves[led.half]
+    def _refusal(self, item: FetchItem, led: Led, found: Refused | Diverged) -> FetchedPart:
+        place, topic_id = item[:2]
+        start, high_watermark = led.log.start, led.leader.halves[led.half].high_watermark
+        if isinstance(found, Diverged) and found.epoch == NO_EPOCH:
+            # Kafka's way to say that where they part is not known: on the wire such a pair would be none.
+            return FetchedPart(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, start)
         if isinstance(found, Diverged):
-            return FetchedPart(place, ErrorCode.NONE, half.high_watermark, log.start, (found.epoch, found.end))
+            return FetchedPart(place, topic_id, ErrorCode.NONE, high_watermark, start, (found.epoch, found.end))
         leader, epoch = self._known(place)
-        return FetchedPart(place, found.code, half.high_watermark, log.start, leader=leader, leader_epoch=epoch)
+        return FetchedPart(place, topic_id, found.code, high_watermark, start, leader=leader, leader_epoch=epoch)
 
     def _answer(
         self, session: Session, reply: Reply, number: int, parts: list[FetchedPart], now_ms: int, *, now: bool
     ) -> bool:
         """Reply if there is something to tell, or if it has to be `now`; whether it was."""
-        left = ANSWER_BYTES
-        looked = list(session.news)
-        for place in looked:
+        left = session.answer_bytes
+        for place in list(session.news):
             if left <= 0:
                 break  # the others come first the next time
             del session.news[place]
-            part = self._part(session.copied[place], left)
+            part = self._part(session.copied[place], min(session.part_bytes, left))
             if part is not None:
                 left -= len(part.records)
                 parts.append(part)
@@ -243,23 +269,24 @@ class Serving:
         reply(FetchAnswer(0, session.id, tuple(parts)))
         return True
 
-    def _part(self, copied: Copied, left: int) -> FetchedPart | None:
+    def _part(self, copied: Copied, most: int) -> FetchedPart | None:
         """What is new of a partition for who asked; None if nothing is."""
         item = copied.item
-        led = self._led.get(item.place)
+        place, topic_id = item[:2]
+        led = self._led.get(place)
         if led is None or led.topic_id != item.topic_id or led.leader.over or led.leader.epoch != item.epoch:
-            leader, epoch = self._known(item.place)
-            return FetchedPart(item.place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+            leader, epoch = self._known(place)
+            return FetchedPart(place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
         log, half = led.log, led.leader.halves[led.half]
         if item.offset < log.start:
-            return FetchedPart(item.place, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
+            return FetchedPart(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
         try:
-            records: Records = log.read(item.offset, min(PART_BYTES, left)) if item.offset < log.end else b""
+            records: Records = log.read(item.offset, most) if item.offset < log.end else b""
         except LogBroken as error:
-            self._broke(item.place, str(error))
-            return FetchedPart(item.place, STORAGE_ERROR)
+            self._broke(place, str(error))
+            return FetchedPart(place, topic_id, STORAGE_ERROR)
         told = (copied.told_high_watermark, copied.told_start)
         copied.told_high_watermark, copied.told_start = half.high_watermark, log.start
         if not len(records) and told == (half.high_watermark, log.start):
             return None
-        return FetchedPart(item.place, ErrorCode.NONE, half.high_watermark, log.start, records=records)
+        return FetchedPart(place, topic_id, ErrorCode.NONE, half.high_watermark, log.start, records=records)

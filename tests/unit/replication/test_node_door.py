@@ -10,24 +10,33 @@ from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult,
 from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
 from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.messages import (
+    WRONG_SESSION_EPOCH,
+    FetchAnswer,
+    FetchedPart,
+    FetchItem,
+    FetchRequest,
+    Forgotten,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.apis import VERSION_OF
 from muster.coordinator.replication.link import Link
 from muster.coordinator.replication.reaching import Broken
-from muster.coordinator.replication.sessions import FETCH_SESSION_ID_NOT_FOUND, Asked, Fetch, Following
-from muster.coordinator.replication.words import (
-    CurrentLeader,
-    Diverging,
-    EpochAsked,
-    EpochEnd,
-    FetchAsked,
-    Found,
-    NodeName,
-    Told,
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, NodeName
+from tests.support.replication import (
+    ORDERS,
+    OTHER,
+    PATIENCE_S,
+    STRANGE,
+    TOPIC,
+    HeldDesk,
+    fetch_of,
+    linked,
+    serving,
+    whole,
 )
-from tests.support.replication import PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
 
-OTHER = b"o" * 16
+OTHERS = TopicPartition("others", 0)
 STATE = State(leader=1, leader_epoch=7, isr=(1, 3), partition_epoch=12)
 
 
@@ -47,82 +56,83 @@ def test_a_fetch_arrives_as_it_was_meant_and_its_records_pass_untouched() -> Non
     records = bytes(range(256)) * 1000
 
     async def story(desk: HeldDesk, link: Link) -> None:
-        desk.found = lambda asked: [
-            Found(asked.opened.session.parts[TOPIC, 1], 0, 40, 3, memoryview(records)[5:]),
-            Found(asked.opened.session.parts[OTHER, 0], 0, 9, 0, diverging_epoch=Diverging(4, 8)),
-            Found(asked.opened.session.parts[TOPIC, 0], 6, current_leader=CurrentLeader(3, 8)),
-        ]
-        told = await fetch_of(link, whole((TOPIC, 0), (TOPIC, 1), (OTHER, 0), offset=5))
-        assert (told.error_code, told.session_id > 0) == (0, True)
-        assert told.found == [
-            Told(TOPIC, 1, 0, 40, 3, records[5:], None, None),
-            Told(TOPIC, 0, 6, -1, -1, b"", None, CurrentLeader(3, 8)),
-            Told(OTHER, 0, 0, 9, 0, b"", Diverging(4, 8), None),
-        ]
-        assert isinstance(told.found[0].records, memoryview), "a view of what came"
+        told = FetchAnswer(
+            0,
+            9,
+            (
+                FetchedPart(ORDERS._replace(partition=1), TOPIC, 0, 40, 3, records=memoryview(records)[5:]),
+                FetchedPart(ORDERS, TOPIC, 6, leader=3, leader_epoch=8),
+                FetchedPart(OTHERS, OTHER, 0, 9, 0, diverging=(4, 8)),
+            ),
+        )
+        desk.found = lambda asked: told
+        request = FetchRequest(
+            2,
+            77,
+            9,
+            4,
+            (FetchItem(ORDERS, TOPIC, 3, 5, 2, 1), FetchItem(OTHERS, OTHER, 3, 2**40, 2, 1)),
+            (Forgotten(OTHERS._replace(partition=7), OTHER),),
+            part_bytes=100,
+            answer_bytes=1000,
+        )
+        answer = await fetch_of(link, request)
+        assert answer == told
+        assert isinstance(answer.parts[0].records, memoryview), "a view of what came"
         ((_, asked),) = desk.asked
-        assert asked[0] == NodeName(2, 77)
-        assert (asked.max_wait_ms, asked.min_bytes, asked.max_bytes, asked.opened.anew) == (500, 1, 1 << 20, True)
-        (part, *_) = asked.opened.named
-        assert part.place == (TOPIC, 0)
-        assert (part.leader_epoch, part.offset, part.last_epoch, part.log_start) == (3, 5, 2, 0)
-        assert part.max_bytes == 1 << 20
+        assert (asked.request, asked.max_wait_ms, asked.min_bytes) == (request, 500, 1)
 
     play(story)
 
 
-def test_an_answer_in_a_session_has_only_what_is_new() -> None:
+def test_the_code_of_a_whole_answer_is_told() -> None:
     async def story(desk: HeldDesk, link: Link) -> None:
-        marks = {0: 5, 1: 5}
-
-        def found(asked: FetchAsked) -> list[Found]:
-            return [Found(part, 0, marks[part.partition], 0) for part in asked.opened.session.parts.values()]
-
-        desk.found = found
-        following = Following()
-        for partition in marks:
-            following.want((TOPIC, partition), Asked(3, 5, 2, 0, 100))
-        seen = []
-        for change in ({}, {}, {1: 6}, {}):
-            marks |= change
-            told = await fetch_of(link, following.next())
-            assert following.answered(told.error_code, told.session_id)
-            seen.append([(each.partition, each.high_watermark) for each in told.found])
-        assert seen == [[(0, 5), (1, 5)], [], [(1, 6)], []]
-        named = [len(asked.opened.named) for _, asked in desk.asked]
-        assert named == [2, 0, 0, 0]
+        desk.found = lambda asked: FetchAnswer(WRONG_SESSION_EPOCH)
+        assert await fetch_of(link, whole()) == FetchAnswer(WRONG_SESSION_EPOCH)
 
     play(story)
 
 
-def test_a_full_session_s_end_is_told_and_the_follower_begins_anew() -> None:
+def test_what_is_asked_of_a_topic_that_is_not_known_is_refused_at_once_and_no_more() -> None:
     async def story(desk: HeldDesk, link: Link) -> None:
-        for fetch, code in (
-            (Fetch(999, 1, {}, []), FETCH_SESSION_ID_NOT_FOUND),
-            (Fetch((await fetch_of(link, whole((TOPIC, 0)))).session_id, 5, {}, []), 71),
-        ):
-            told = await fetch_of(link, fetch)
-            assert (told.error_code, told.session_id, told.found) == (code, 0, [])
+        desk.found = lambda asked: FetchAnswer(0, 9)
+        strange = FetchItem(TopicPartition("strange", 3), STRANGE, 3, 0, 2, 0)
+        request = whole()
+        request = request._replace(items=(*request.items, strange), forgotten=(Forgotten(strange.place, STRANGE),))
+        names = {TOPIC: "orders", STRANGE: "strange"}.get
+        answer = await link.fetch(request, names, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S)
+        assert [(part.place, part.code) for part in answer.parts] == [(strange.place, ErrorCode.UNKNOWN_TOPIC_ID)]
+        ((_, asked),) = desk.asked
+        assert (asked.request, asked.max_wait_ms) == (request._replace(items=request.items[:1], forgotten=()), 0)
+        desk.found = lambda asked: FetchAnswer(WRONG_SESSION_EPOCH)
+        assert await link.fetch(request, names, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S) == FetchAnswer(
+            WRONG_SESSION_EPOCH
+        )
 
     play(story)
 
 
-def test_a_fetch_whose_node_is_gone_is_cancelled_and_its_session_is_free() -> None:
+def test_what_is_told_of_a_topic_that_went_meanwhile_is_left_out() -> None:
+    async def story(desk: HeldDesk, link: Link) -> None:
+        desk.found = lambda asked: FetchAnswer(0, 9, (FetchedPart(ORDERS, TOPIC, 0, 5, 0),))
+        answer = await link.fetch(whole(), lambda topic: None, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S)
+        assert answer == FetchAnswer(0, 9)
+
+    play(story)
+
+
+def test_a_fetch_whose_node_is_gone_is_cancelled() -> None:
     async def run() -> None:
         desk = HeldDesk()
         async with serving(desk) as door:
             link = await linked(door)
-            session = (await fetch_of(link, whole((TOPIC, 0)))).session_id
             desk.held = asyncio.Event()
-            waiting = asyncio.create_task(fetch_of(link, Fetch(session, 1, {}, [])))
-            await desk.until(lambda: len(desk.asked) == 2)
+            waiting = asyncio.create_task(fetch_of(link, whole()))
+            await desk.until(lambda: len(desk.asked) == 1)
             link.close()
             with pytest.raises(Broken, match="closed at this end"):
                 await waiting
             await desk.until(lambda: desk.gone == ["fetch"])
-            desk.held = None
-            again = await linked(door)
-            assert (await fetch_of(again, Fetch(session, 2, {}, []))).error_code == 0
 
     asyncio.run(run())
 
@@ -240,11 +250,11 @@ def test_a_drained_door_answers_what_it_was_asked_and_closes() -> None:
         desk.held = asyncio.Event()
         async with serving(desk) as door:
             link = await linked(door)
-            waiting = asyncio.create_task(fetch_of(link, whole((TOPIC, 0))))
+            waiting = asyncio.create_task(fetch_of(link, whole()))
             await desk.until(lambda: bool(desk.asked))
             door.drain()
             desk.held.set()
-            assert (await waiting).error_code == 0
+            assert (await waiting).code == 0
             ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
             link.on_end(ended.set_result)
             assert "closed the connection" in str(await asyncio.wait_for(ended, PATIENCE_S))

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
@@ -19,7 +20,7 @@ from muster.coordinator.replication.door import LIMITS, NodeDoor
 from muster.coordinator.replication.reaching import Broken
 from muster.coordinator.replication.translate import fetch_request, shutdown_request, state_request
 from muster.coordinator.security.identity import Identity
-from tests.support.replication import CLUSTER, PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
+from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 ELSEWHERE = "x" * 22
 
@@ -69,7 +70,7 @@ def frame(name: str, version: int, message: object, client_id: str, key: int | N
 
 
 def fetching(cluster_id: str | None = CLUSTER, node: int = 2) -> Any:
-    asked = fetch_request("", node, 77, whole((TOPIC, 0)), max_wait_ms=0, min_bytes=1, max_bytes=1)
+    asked = fetch_request("", whole()._replace(node=node), max_wait_ms=0, min_bytes=1)
     asked.cluster_id = cluster_id
     return asked
 
@@ -227,7 +228,7 @@ def test_bytes_that_mean_nothing_end_their_connection_and_nothing_else(data: byt
             raw = await Raw.to(door, greet=greet)
             raw.writer.write(data)
             assert await raw.ended()
-        assert (await fetch_of(link, whole((TOPIC, 0)))).error_code == 0
+        assert (await fetch_of(link, whole())).code == 0
 
     play(story)
 
@@ -236,7 +237,7 @@ def test_who_has_no_right_to_is_refused() -> None:
     async def story(desk: HeldDesk, door: NodeDoor) -> None:
         link = await linked(door)
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert (await fetch_of(link, whole((TOPIC, 0)))).error_code == refused
+        assert (await fetch_of(link, whole())).code == refused
         assert (await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S)).error == refused
         assert (await link.alter_partition(77, (), deadline_s=PATIENCE_S)).error == refused
         assert (await link.controlled_shutdown(77, deadline_s=PATIENCE_S)).error == refused
@@ -261,13 +262,11 @@ def test_a_bug_at_the_desk_ends_one_connection(monkeypatch: pytest.MonkeyPatch) 
         with capture_logs() as logged:
             async with serving(desk) as door, asyncio.timeout(PATIENCE_S):
                 link, other = await linked(door), await linked(door, 3)
-                session = (await fetch_of(other, whole((TOPIC, 0)))).session_id
                 desk.found = lambda asked: 1 // 0  # type: ignore[assignment, return-value]
                 with pytest.raises(Broken):
-                    await fetch_of(link, whole((TOPIC, 0)))
-                desk.found = lambda asked: []
-                again = await fetch_of(other, whole((TOPIC, 0)))
-                assert (again.error_code, again.session_id != session) == (0, True)
+                    await fetch_of(link, whole())
+                desk.found = lambda asked: FetchAnswer(0, 9)
+                assert await fetch_of(other, whole()) == FetchAnswer(0, 9)
         assert [line["event"] for line in logged if line["log_level"] == "error"] == ["handler failed"]
 
     asyncio.run(run())

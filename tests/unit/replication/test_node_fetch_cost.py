@@ -4,27 +4,69 @@ import asyncio
 import sys
 from typing import Any
 
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.follower import Follower
+from muster.coordinator.cluster.image import ClusterState, Image, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.lease import Source
+from muster.coordinator.cluster.replicas.copying import Copy, Fetcher
+from muster.coordinator.cluster.replicas.messages import FetchAnswer
+from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import KafkaCall, Peer
 from muster.coordinator.replication.door import Handlers
-from muster.coordinator.replication.sessions import Asked, Following
-from muster.coordinator.replication.translate import fetch_request
-from tests.support.replication import CLUSTER, TOPIC, HeldDesk
+from muster.coordinator.replication.translate import fetch_answer, fetch_request
+from muster.coordinator.replication.words import FetchAsked
+from tests.sim.cluster.disk import Disk
+from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
+
+LEADER, FOLLOWER = 1, 2
+
+
+class LedDesk(HeldDesk):
+    """Answers by the machine of a node that leads all of `orders`."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        views = {number: PartitionView(LEADER, 3, 1, (1, 2), (), (1, 2)) for number in range(partitions)}
+        self.replicas = Replicas(LEADER, Disk("d"), ReplicaSettings(), 0)
+        image = Image()
+        nodes = (NodeView(LEADER, 10), NodeView(FOLLOWER, 20))
+        told = ClusterState(
+            epoch=1, sequence=1, full=True, nodes=nodes, topics=(TopicView(TOPIC, "orders", {}, views),)
+        )
+        changes = image.apply(told)
+        assert changes is not None
+        self.replicas.learn(image, changes, 0)
+
+    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
+        answers: list[FetchAnswer] = []
+        self.replicas.fetch(asked.request, answers.append, asked.max_wait_ms, 0)
+        self.replicas.serving.wake(1_000)
+        (answer,) = answers
+        return answer
 
 
 async def calls_of_a_fetch(partitions: int) -> int:
     """How many functions of Python are called, from the follower's wish to the leader's answer in bytes."""
-    following, handlers = Following(), Handlers(HeldDesk(), CLUSTER)
+    desk = LedDesk(partitions)
+    copies: dict[TopicPartition, Copy] = {}
+    fetcher = Fetcher(FOLLOWER, Source(LEADER), copies, 100)
+    handlers = Handlers(desk, CLUSTER)
     call = KafkaCall(15, "", Peer("", asyncio.get_running_loop().create_future()))
-    for partition in range(partitions):
-        following.want((TOPIC, partition), Asked(3, 5, 2, 0, 1 << 20))
+    log = Disk("e").open(TopicPartition("orders", 0), TOPIC)
+    for number in range(partitions):
+        place = TopicPartition("orders", number)
+        copies[place] = Copy(Follower(place, 3, LEADER, end=0, last_epoch=-1, high_watermark=0), log, TOPIC)
+        fetcher.add(place)
 
     async def fetch() -> None:
-        asked = fetch_request(CLUSTER, 2, 77, following.next(), max_wait_ms=500, min_bytes=1, max_bytes=1 << 20)
-        request = decode_frame("FetchRequest", 15, b"".join(encode("FetchRequest", 15, asked)))
+        asked = fetcher.request(20, 0)
+        assert asked is not None
+        sent = fetch_request(CLUSTER, asked, max_wait_ms=500, min_bytes=1)
+        request = decode_frame("FetchRequest", 15, b"".join(encode("FetchRequest", 15, sent)))
         response = await handlers.fetch(request, call)
         told = decode_frame("FetchResponse", 15, b"".join(encode("FetchResponse", 15, response)))
-        assert following.answered(told.error_code, told.session_id)
+        fetcher.answered(asked, fetch_answer(told, NAMES.get), 0)
 
     for _ in range(3):
         await fetch()

@@ -15,7 +15,7 @@ from muster.coordinator.replication import link as module
 from muster.coordinator.replication.apis import NODE_APIS
 from muster.coordinator.replication.link import Caller, Link
 from muster.coordinator.replication.reaching import Broken, LinkError, Refused, Silent, refusals
-from tests.support.replication import CLUSTER, PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
+from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 ME = Caller(CLUSTER, 2)
 SOON_S = 0.05
@@ -185,12 +185,12 @@ def test_an_answer_that_cannot_be_read_ends_the_link_and_fails_all_at_once(body:
     async def story() -> None:
         async with stranger(lambda frame: greeting(frame) if is_greeting(frame) else answered(frame, body)) as address:
             link = await connecting(address)
-            asked = [asyncio.create_task(fetch_of(link, whole((TOPIC, 0)))) for _ in range(3)]
+            asked = [asyncio.create_task(fetch_of(link, whole())) for _ in range(3)]
             results = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in results] == [Broken] * 3
             assert (link.open, link.under_way) == (False, 0)
             with pytest.raises(Broken, match="the link is at its end"):
-                await fetch_of(link, whole((TOPIC, 0)))
+                await fetch_of(link, whole())
 
     asyncio.run(story())
 
@@ -203,7 +203,7 @@ def test_a_deadline_ends_the_link_for_answers_come_in_order() -> None:
             link = await linked(door)
             ends: list[LinkError] = []
             link.on_end(ends.append)
-            patient = asyncio.create_task(fetch_of(link, whole((TOPIC, 0))))
+            patient = asyncio.create_task(fetch_of(link, whole()))
             with pytest.raises(Silent, match=r"did not answer ControlledShutdown within 0\.05 s"):
                 await link.controlled_shutdown(77, deadline_s=SOON_S)
             with pytest.raises(Silent):
@@ -238,7 +238,7 @@ def test_who_wants_an_answer_no_longer_harms_nobody() -> None:
         desk.held = asyncio.Event()
         async with serving(desk) as door:
             link = await linked(door)
-            first = asyncio.create_task(fetch_of(link, whole((TOPIC, 0))))
+            first = asyncio.create_task(fetch_of(link, whole()))
             await desk.until(lambda: len(desk.asked) == 1)
             first.cancel()
             second = asyncio.create_task(link.epochs((), deadline_s=PATIENCE_S))

@@ -15,7 +15,7 @@ from muster.coordinator.replication.door import NodeDoor
 from muster.coordinator.replication.reaching import Broken, LinkError
 from muster.coordinator.server.security.tls.listeners import Certificates, ListenerCertificates
 from tests.support import certificates as made
-from tests.support.replication import PATIENCE_S, TOPIC, HeldDesk, fetch_of, linked, serving, whole
+from tests.support.replication import PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 OWN = "listener.name.replication."
 
@@ -49,7 +49,7 @@ def test_nodes_of_one_authority_talk(tmp_path: Path) -> None:
 
     async def story(door: NodeDoor) -> None:
         link = await linked(door, tls=other.calling())
-        assert (await fetch_of(link, whole((TOPIC, 0)))).error_code == 0
+        assert (await fetch_of(link, whole())).code == 0
 
     play(own, story)
 
@@ -98,6 +98,6 @@ def test_a_certificate_that_was_renewed_is_shown_on_the_next_connection(tmp_path
         made.write(tmp_path / "2", "node.pem", made.server().pem())
         other.reload()
         link = await linked(door, tls=other.calling())
-        assert (await fetch_of(link, whole((TOPIC, 0)))).error_code == 0
+        assert (await fetch_of(link, whole())).code == 0
 
     play(own, story)

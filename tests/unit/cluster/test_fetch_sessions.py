@@ -1,0 +1,92 @@
+"""Fetch sessions (KIP-227) as the machines keep them: counts, sizes, limits, and topics made again (F1)."""
+
+import pytest
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.replicas import serving
+from muster.coordinator.cluster.replicas.messages import (
+    LAST_EPOCH,
+    NO_SUCH_SESSION,
+    WRONG_SESSION_EPOCH,
+    FetchItem,
+    Forgotten,
+)
+from muster.coordinator.errors import ErrorCode
+from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, copy_once, two
+
+
+def test_f1_epochs_go_round_without_beginning_anew() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    leader.replicas.serving._sessions[THERE].epoch = LAST_EPOCH - 1
+    follower.replicas.fetchers[HERE]._session_epoch = LAST_EPOCH
+    assert [copy_once(leader, follower).session_epoch for _ in range(3)] == [LAST_EPOCH, 1, 2]
+
+
+def test_f1_a_session_is_known_by_its_id_node_and_epoch() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    [(_, request)] = follower.replicas.requests(0)
+    codes = [
+        leader.serves(asked)[0].code
+        for asked in (
+            request._replace(session=request.session + 1),
+            request._replace(node=3),
+            request._replace(session_epoch=2),
+            request._replace(session_epoch=-1),
+            request,
+        )
+    ]
+    assert codes == [NO_SUCH_SESSION, NO_SUCH_SESSION, WRONG_SESSION_EPOCH, WRONG_SESSION_EPOCH, 0]
+
+
+def test_f1_an_answer_has_no_more_than_was_asked_for() -> None:
+    leader, follower = two()
+    leader.writes(90)
+    [(_, request)] = follower.replicas.requests(0)
+    for part_bytes, answer_bytes, records in ((1 << 30, 1 << 30, 64), (1 << 19, 1 << 20, 32), (1 << 20, 1 << 18, 16)):
+        [answer] = leader.serves(request._replace(part_bytes=part_bytes, answer_bytes=answer_bytes))
+        assert [len(part.records) for part in answer.parts] == [records]
+
+
+def test_f1_a_session_has_at_most_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_PLACES", 2)
+    leader, follower = two()
+    copy_once(leader, follower)
+    [(_, request)] = follower.replicas.requests(0)
+    items = tuple(FetchItem(TopicPartition("orders", number), ID, 1, 0, -1, 0) for number in range(3))
+    [answer] = leader.serves(request._replace(items=items[:2]))
+    assert answer.code == 0
+    [answer] = leader.serves(request._replace(items=items, session_epoch=request.session_epoch + 1))
+    assert answer.code == ErrorCode.INVALID_REQUEST
+    assert not leader.replicas.serving._sessions
+
+
+def test_f1_what_is_forgotten_of_a_former_topic_takes_nothing_from_the_present_one() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    copied = leader.replicas.serving._sessions[THERE].copied
+    [(_, request)] = follower.replicas.requests(0)
+    leader.serves(request._replace(forgotten=(Forgotten(PLACE, OTHER_ID),)))
+    assert PLACE in copied
+    leader.serves(request._replace(session_epoch=2, forgotten=(Forgotten(PLACE, ID),)))
+    assert PLACE not in copied
+
+
+def test_l6_a_divergence_of_which_no_more_is_known_can_be_told_on_the_wire() -> None:
+    """Kafka leaves a pair of (-1, -1) out of its message: the follower would have waited for ever."""
+    leader, follower = two()
+    [(_, request)] = follower.replicas.requests(0)
+    items = tuple(item._replace(last_epoch=7, offset=0) for item in request.items)
+    [answer] = leader.serves(request._replace(items=items))
+    assert [(part.code, part.diverging) for part in answer.parts] == [(ErrorCode.OFFSET_OUT_OF_RANGE, None)]
+
+
+def test_f1_an_answer_about_a_former_topic_of_the_name_is_not_believed() -> None:
+    leader, follower = two()
+    leader.writes(2)
+    [(_, request)] = follower.replicas.requests(0)
+    [answer] = leader.serves(request)
+    parts = tuple(part._replace(topic_id=OTHER_ID) for part in answer.parts)
+    follower.replicas.answered(HERE, request, answer._replace(parts=parts), 0)
+    assert follower.log().end == 0

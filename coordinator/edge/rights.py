@@ -1,14 +1,32 @@
 """What a member may read: asked by the doors as they tell the groups of it."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, Protocol
 
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.security.identity import Identity
 
-RightsOf: TypeAlias = Callable[[Identity], Rights]
+
+class RightsOf(Protocol):
+    """Everything on the node's loop. A heartbeat feels each call: it looks at `moment` itself, and at `Identity.told`.
+
+    Who was told in this moment has the same rights still, and need not be asked for.
+    """
+
+    @property
+    def moment(self) -> object:
+        """Another object as soon as anybody may have other rights; None where nobody ever has."""
+
+    def of(self, who: Identity) -> Rights:
+        """Notes it in `who.told`."""
 
 
-def everything(who: Identity) -> Rights:
+class Everything:
     """Where nobody is asked."""
-    return None
+
+    moment: Final = None
+
+    def of(self, who: Identity) -> Rights:
+        return None
+
+
+everything: Final = Everything()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 USER = "User"
 """The only kind of principal that Kafka's own authenticators make."""
@@ -51,6 +51,15 @@ def check_principal(text: str) -> str:
     return text
 
 
+@dataclass(slots=True)
+class Told:
+    """What somebody's rights to topics were when they were asked for last, and in which moment of the lists."""
+
+    moment: object = None
+    rights: Any = None
+    """A `core.rights.Rights`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A principal, from where it speaks and how it has shown who it is. One object as long as nothing of it changes."""
@@ -66,6 +75,8 @@ class Identity:
     """Of the API token by which it came, to be looked up when tokens are revoked."""
     cleared: dict[tuple[int, str], object] = field(default_factory=dict, repr=False, compare=False)
     """What it was found to have a right to, and in which moment of the lists; the doors' judges'."""
+    told: Told = field(default_factory=Told, init=False, repr=False, compare=False)
+    """Of this one only: whoever is made from it is asked for anew (`edge/rights.py`)."""
 
     @property
     def anonymous(self) -> bool:

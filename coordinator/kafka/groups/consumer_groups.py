@@ -30,7 +30,7 @@ class ConsumerGroupHandlers:
     async def consumer_group_heartbeat(self, request: Any, call: KafkaCall) -> Any:
         reply = await self._groups.ask(
             request.group_id,
-            lambda: heartbeat_event(request, call, self._groups.next_id(), self._groups.rights_of(call.identity)),
+            lambda: heartbeat_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
             effects.ConsumerHeartbeatReply,
         )
         response = struct("ConsumerGroupHeartbeatResponse")

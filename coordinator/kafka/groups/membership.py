@@ -57,7 +57,7 @@ class MembershipHandlers:
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: join_event(request, call, self._groups.next_id(), self._groups.rights_of(call.identity)),
+            lambda: join_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
             effects.JoinReply,
             lambda reply: join_response(reply, request.member_id, call.api_version),
         )
@@ -72,7 +72,8 @@ class MembershipHandlers:
 
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
         """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
-        group_id, rights = request.group_id, self._groups.rights_of(call.identity)
+        group_id, who, rights_of = request.group_id, call.peer.identity, self._groups.rights_of
+        rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
         ):

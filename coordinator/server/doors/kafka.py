@@ -112,7 +112,7 @@ class KafkaDoor:
             partitions=partitions,
             log_span=log_span,
             elsewhere=observed,
-            rights_of=everything if security is None else security.topic_rights.of,
+            rights_of=everything if security is None else security.topic_rights,
         )
         records = LogHandlers(
             requests,

@@ -146,7 +146,7 @@ def alive(engine: Engine, group_id: str, member_id: str) -> bool:
 
 def rights_of(security: "Security | None") -> RightsOf:
     """What members may read."""
-    return everything if security is None else security.topic_rights.of
+    return everything if security is None else security.topic_rights
 
 
 def sees_of(security: "Security | None") -> "Rights | None":

@@ -25,14 +25,19 @@ class TopicRightsOf:
         self._acls: dict[str, set[Acl]] = defaultdict(set)
         self._ruled: Names | None = None
         self.tell: Callable[[RightsAnew], None] = lambda event: None
+        self.moment = object()
+        """See `RightsOf`. Whoever was told in it is among those that are kept."""
 
     def of(self, who: Identity) -> TopicRights:
+        """See `RightsOf`."""
         whose = who.principal, who.host
         kept = self._kept.get(whose)
         if kept is None:
             if len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
+                self.moment = object()  # who is forgotten may still come, and is to be met again then
             kept = self._kept[whose] = self._made(who)
+        who.told.moment, who.told.rights = self.moment, kept
         return kept
 
     def replace(self, acls: Iterable[Acl]) -> None:
@@ -43,6 +48,7 @@ class TopicRightsOf:
 
     def change(self, gone: Iterable[Acl], come: Iterable[Acl]) -> None:
         """These have gone, and come: whom none of them names costs no look."""
+        self.moment = object()
         concerned: set[str] = set()
         for acls, there in ((gone, False), (come, True)):
             for acl in acls:

@@ -144,7 +144,7 @@ class GroupCoordinator:
             fresh_id=str(uuid4()),
             client_host=call.peer_host,
             client_software=call.client_software,
-            rights=self._rights_of(call.identity),
+            rights=self._rights_of.of(call.identity),
         )
         return answers.join_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply))
 
@@ -154,7 +154,8 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
         """The usual one takes the short way: no event, no turn, no future (docs/performance.md)."""
-        group_id, rights = request.group_id, self._rights_of(call.identity)
+        group_id, who, rights_of = request.group_id, call.identity, self._rights_of
+        rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
         shard = self._shard_of(group_id)
         if not request.HasField("group_instance_id") and self._driver.beat(
             shard, group_id, request.member_id, request.generation_id, rights
@@ -171,7 +172,7 @@ class GroupCoordinator:
             self._driver.next_id(),
             client_host=call.peer_host,
             client_software=call.client_software,
-            rights=self._rights_of(call.identity),
+            rights=self._rights_of.of(call.identity),
         )
         shard = self._shard_of(event.group_id)
         return answers_consumer.heartbeat(await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply))

@@ -295,7 +295,7 @@ class Sessions:
                     yield response
             return
         shard = partition_for(identity.group_id, self._shards)
-        rights = partial(self._rights_of, call.identity)
+        rights = partial(self._rights_of.of, call.identity)
         session = Session(self._driver, shard, identity, call.peer_host, call.client_software, rights)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
@@ -327,7 +327,7 @@ class Sessions:
             yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
             return
         shard = partition_for(registration.group_id, self._shards)
-        rights = partial(self._rights_of, call.identity)
+        rights = partial(self._rights_of.of, call.identity)
         session = CentralSession(
             self._driver, shard, registration, call, epoch=epoch, reigning=self._central_reign, rights=rights
         )

@@ -83,3 +83,27 @@ def test_who_logs_in_again_is_nobody_new() -> None:
     first = rights.of(BOB)
     assert all(rights.of(replace(BOB, until_s=float(number), token_id=str(number))) is first for number in range(9))
     assert len(rights._kept) == 1
+
+
+def test_what_was_told_counts_for_its_moment_and_for_this_one_only() -> None:
+    rights = TopicRightsOf(lambda who: False)
+    who = replace(BOB)
+    before = rights.of(who)
+    assert (who.told.moment, who.told.rights) == (rights.moment, before)
+    assert replace(who, principal=EVE.principal).told.moment is None
+    entry = Acl(ResourceType.TOPIC, PatternType.LITERAL, "t", "User:bob", "*", Operation.READ, Permission.ALLOW)
+    for change in (lambda: rights.change([], [entry]), lambda: rights.replace([])):
+        change()
+        assert who.told.moment is not rights.moment
+        assert rights.of(who) == who.told.rights != before
+        before = who.told.rights
+
+
+def test_who_is_forgotten_is_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a change would not be told of them, though they go on."""
+    monkeypatch.setattr("muster.coordinator.server.security.topic_rights.MOST_KEPT", 1)
+    rights = TopicRightsOf(lambda who: False)
+    bob = replace(BOB)
+    rights.of(bob)
+    rights.of(EVE)
+    assert bob.told.moment is not rights.moment

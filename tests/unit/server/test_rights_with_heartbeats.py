@@ -7,18 +7,38 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.rights import Names, Rights, TopicRights
+from muster.coordinator.core.rights import Rights
+from muster.coordinator.edge.rights import everything
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.identity import Identity
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.identity import SOMEBODY, Identity, Principal
+from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.coordinator.server.service.session import Session
 from muster.coordinator.server.service.session_identity import Identity as Member
 from tests.support.kafka.door import OneShard
 
-MAY = TopicRights("alice", Names(frozenset({"open"})))
+OPEN = Acl(ResourceType.TOPIC, PatternType.LITERAL, "open", "User:alice", "*", Operation.READ, Permission.ALLOW)
+
+
+def alice() -> Identity:
+    return Identity(Principal("User", "alice"), "h")
+
+
+class Asked(TopicRightsOf):
+    """The lists, and how often they were asked."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda who: False)
+        self.replace([OPEN])
+        self.times = 0
+
+    def of(self, who: Identity) -> Any:
+        self.times += 1
+        return super().of(who)
 
 
 class Noting(OneShard):
@@ -43,11 +63,7 @@ class Noting(OneShard):
         waiter.set_result(effects.HeartbeatReply())
 
 
-def rights_of(who: Identity) -> Rights:
-    return MAY
-
-
-def over_grpc(driver: Noting) -> None:
+def over_grpc(driver: Noting, rights_of: Any, who: Identity) -> None:
     nothing = cast(Any, None)
     groups = GroupCoordinator(
         cast(Any, driver),
@@ -64,17 +80,17 @@ def over_grpc(driver: Noting) -> None:
         plugins={},
         rights_of=rights_of,
     )
-    call = cast(Any, SimpleNamespace(peer_host="h", identity=nothing))
+    call = cast(Any, SimpleNamespace(peer_host="h", identity=who))
     asyncio.run(groups.heartbeat(pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1), call))
 
 
-def over_kafka(driver: Noting) -> None:
+def over_kafka(driver: Noting, rights_of: Any, who: Identity) -> None:
     async def story() -> None:
         nothing = cast(Any, None)
         handlers = GroupHandlers(
             driver, shards=1, endpoint=nothing, partitions=dict, log_span=nothing, rights_of=rights_of
         )
-        call = KafkaCall(4, "c", Peer("h", asyncio.get_running_loop().create_future()))
+        call = KafkaCall(4, "c", Peer("h", asyncio.get_running_loop().create_future(), identity=who))
         request = struct("HeartbeatRequest")(group_id="g", member_id="m", generation_id=1)
         answer = handlers.heartbeat_now(request, call)
         assert isinstance(answer, Later)
@@ -82,9 +98,9 @@ def over_kafka(driver: Noting) -> None:
     asyncio.run(story())
 
 
-def over_a_stream(driver: Noting) -> None:
+def over_a_stream(driver: Noting, rights_of: Any, who: Identity) -> None:
     async def story() -> None:
-        session = Session(cast(Any, driver), 0, Member("g", "m", None), "h", "software", lambda: MAY)
+        session = Session(cast(Any, driver), 0, Member("g", "m", None), "h", "software", lambda: rights_of.of(who))
         session._listen = lambda *_, **__: None  # type: ignore[method-assign]
         beat = pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
 
@@ -100,6 +116,30 @@ def over_a_stream(driver: Noting) -> None:
     ("door", "ways"), [(over_grpc, ["short", "long"]), (over_kafka, ["short", "long"]), (over_a_stream, ["long"])]
 )
 def test_rights_go_with_a_heartbeat(door: Any, ways: list[str]) -> None:
-    driver = Noting()
-    door(driver)
-    assert driver.heard == [(way, MAY) for way in ways]
+    driver, rights_of, who = Noting(), Asked(), alice()
+    door(driver, rights_of, who)
+    may = rights_of.of(who)
+    assert may.may_read("open")
+    assert driver.heard == [(way, may) for way in ways]
+
+
+@pytest.mark.parametrize("door", [over_grpc, over_kafka])
+def test_the_lists_are_asked_once_in_a_moment_and_anew_in_the_next(door: Any) -> None:
+    driver, rights_of, who = Noting(), Asked(), alice()
+    for _ in range(3):
+        door(driver, rights_of, who)
+    assert rights_of.times == 1
+    rights_of.change([OPEN], [])
+    driver.heard.clear()
+    door(driver, rights_of, who)
+    assert rights_of.times == 2
+    assert [rights and rights.may_read("open") for _, rights in driver.heard] == [False, False]
+
+
+@pytest.mark.parametrize("door", [over_grpc, over_kafka])
+def test_where_nobody_is_asked_there_are_no_rights_whoever_comes(door: Any) -> None:
+    for who in (SOMEBODY, alice()):
+        driver = Noting()
+        Asked().of(who)
+        door(driver, everything, who)
+        assert driver.heard == [("short", None), ("long", None)]

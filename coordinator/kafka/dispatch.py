@@ -209,10 +209,16 @@ class Limits(Protocol):
         self, api: str, handler: Handler | None, immediate: Immediate | None
     ) -> tuple[Handler | None, Immediate | None]: ...
 
+    def when_changed(self, tell: Callable[[], None]) -> None:
+        """Call this whenever `limited` makes something else of the same handlers."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Form:
-    """One version of an API: how its requests are read, its answers written, and who answers."""
+    """One version of an API: how its requests are read, its answers written, and who answers.
+
+    One object for good, by which connections keep what they know of it; who answers may be limited otherwise later.
+    """
 
     api: Api
     version: int
@@ -266,6 +272,8 @@ class Dispatch:
         everyone = (Negotiation(apis), SaslHandlers(), *handlers)
         self._answering = {api.key: (api, answering(api, everyone)) for api in apis}
         self._forms: dict[tuple[int, int], Form] = {}
+        if limiting is not None:
+            limiting.when_changed(self._limit_anew)
 
     def form(self, key: int, version: int) -> Form | None:
         """None when this version is not served."""
@@ -285,11 +293,7 @@ class Dispatch:
             return None
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
-        handler, immediate = self._watched(api, getattr(who, name, None)), getattr(who, f"{name}_now", None)
-        if self._limiting is not None:
-            handler, immediate = self._limiting.limited(api.name, handler, immediate)
-        if self._guard is not None:
-            handler, immediate = self._guard.guarded(api.name, version, handler, immediate)
+        handler, immediate = self._ways(api, version)
         made = self._forms[key, version] = Form(
             api,
             version,
@@ -303,6 +307,20 @@ class Dispatch:
             "error_code" in fields_of(response, version),
         )
         return made
+
+    def _ways(self, api: Api, version: int) -> tuple[Handler | None, Immediate | None]:
+        """The long one and the short one, with all that stands before them."""
+        who, name = self._answering[api.key][1], snake_case(api.name)
+        handler, immediate = self._watched(api, getattr(who, name, None)), getattr(who, f"{name}_now", None)
+        if self._limiting is not None:
+            handler, immediate = self._limiting.limited(api.name, handler, immediate)
+        if self._guard is not None:
+            handler, immediate = self._guard.guarded(api.name, version, handler, immediate)
+        return handler, immediate
+
+    def _limit_anew(self) -> None:
+        for form in self._forms.values():
+            form.handler, form.immediate = self._ways(form.api, form.version)
 
 
 def fields_of(name: str, version: int) -> set[str]:

@@ -79,15 +79,19 @@ class Limiting:
     def limited(
         self, api: str, handler: Handler | None, immediate: Immediate | None
     ) -> tuple[Handler | None, Immediate | None]:
-        """Both of an API's handlers, within quotas."""
+        """Both of an API's handlers, within quotas. While nobody is counted nothing stands before a heartbeat."""
         if api in MUTATIONS and handler is not None:
             changing = self._changing(api, MUTATIONS[api], handler)
             return (self._making(changing) if api == "CreateTopics" else changing), immediate
         if api == "Metadata" and handler is not None:
             return self._asking(handler), immediate
-        if api in JOINS or api in SPEAK:
+        if self._quotas.counts and (api in JOINS or api in SPEAK):
             return self._counting_slow(api, handler), self._counting(api, immediate)
         return handler, immediate
+
+    def when_changed(self, tell: Callable[[], None]) -> None:
+        """See `Limits`."""
+        self._quotas.when_counted(tell)
 
     # -- partitions ---------------------------------------------------------------------------------------
 
@@ -196,7 +200,7 @@ class Limiting:
             return None
 
         def answered(request: Any, call: KafkaCall) -> Any:
-            if self._quotas.counts and (refused := self._refused(api, request, call)) is not None:
+            if (refused := self._refused(api, request, call)) is not None:
                 return refused
             return immediate(request, call)
 
@@ -207,7 +211,7 @@ class Limiting:
             return None
 
         async def answered(request: Any, call: KafkaCall) -> Any:
-            if self._quotas.counts and (refused := self._refused(api, request, call)) is not None:
+            if (refused := self._refused(api, request, call)) is not None:
                 return refused
             return await handler(request, call)
 

@@ -1,6 +1,6 @@
 """All quotas of a node, what was used of them, and for how long who is over one has to wait."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from muster.coordinator.security.facts import QuotaEntity
@@ -46,7 +46,13 @@ class Quotas:
         """How long each principal was told to wait, in all."""
         self.throttled: dict[str, int] = {}
         """How often, by the quota's name."""
+        self.counts: dict[str, Limits] = {}
+        self._counted: list[Callable[[], None]] = []
         self.replace({})
+
+    def when_counted(self, tell: Callable[[], None]) -> None:
+        """Call this whenever the first count is set, or the last one taken back."""
+        self._counted.append(tell)
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are set from now on, and no others. What was used stays noted."""
@@ -55,10 +61,13 @@ class Quotas:
         self.requests = Limits(REQUEST_PERCENTAGE, quotas)
         self.mutations = Limits(CONTROLLER_MUTATION_RATE, quotas)
         self.connections = Limits(CONNECTION_CREATION_RATE, quotas)
-        self.counts = {name: limits for name in COUNTS if (limits := Limits(name, quotas))}
+        counted, self.counts = bool(self.counts), {name: limits for name in COUNTS if (limits := Limits(name, quotas))}
         self.rates = bool(self.producing or self.consuming or self.requests or self.mutations)
         """Whether any is set that a request is charged for."""
         self.active = self.rates or bool(self.connections or self.counts)
+        if counted != bool(self.counts):
+            for tell in self._counted:
+                tell()
 
     def charge(self, limits: Limits, user: str, client: str, amount: float, now_s: float) -> float:
         """Take note of what was used; for how many seconds whoever used it has to wait, 0 within its quota."""

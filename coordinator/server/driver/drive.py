@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import events
@@ -35,6 +35,7 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread
 from muster.coordinator.server.driver.measuring import Measure, nothing_measured, unmeasured
 from muster.coordinator.server.driver.pulse import Pulse, StallReport
+from muster.coordinator.server.driver.waiter import Waiter
 from muster.coordinator.server.driver.workers import Answer, Workers, failure
 
 if TYPE_CHECKING:
@@ -47,17 +48,6 @@ WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
-
-
-class Waiter(Protocol):
-    """Whoever waits for a reply: a future, or somebody who takes it in the same breath."""
-
-    def done(self) -> bool:
-        """Whether it waits no longer."""
-
-    def set_result(self, reply: Reply, /) -> None: ...
-
-    def set_exception(self, why: BaseException, /) -> None: ...
 
 
 Unanswered: TypeAlias = events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured

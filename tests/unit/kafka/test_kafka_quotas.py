@@ -13,7 +13,7 @@ from muster.coordinator.kafka.dispatch import Aside
 from muster.coordinator.kafka.quotas import charges
 from muster.coordinator.kafka.quotas.charges import Charges, place_of, with_time
 from muster.coordinator.security.quotas.quotas import Quotas
-from tests.support.kafka.asked import Asked
+from tests.support.kafka.asked import KEYS, Asked
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.kafka.memory_node import MemoryNode, until
@@ -355,5 +355,28 @@ def test_groups_alone_are_counted_once_each() -> None:
         async with node_with(group_count=0) as node:
             alice = Asked(node.dispatch, "User:alice")
             assert (await join(alice, "one"))[0] == 44
+
+    run(story())
+
+
+def test_what_is_counted_later_counts_for_forms_that_were_asked_before() -> None:
+    """Nothing stands before a heartbeat while nobody is counted, and its form is one object for all connections."""
+
+    async def story() -> None:
+        async with node_with() as node:
+            alice = Asked(node.dispatch, "User:alice")
+            (_, member), form = await join(alice, "one"), node.dispatch.form(KEYS["Heartbeat"], 4)
+            assert form is not None
+            bare = form.immediate
+            for _ in range(2):
+                node.quotas.replace({(("user", "alice"),): {"group_count": 1.0}})
+                assert form.immediate != bare
+                beat = await alice("Heartbeat", 4, group_id="one", member_id=member, generation_id=1)
+                assert beat.error_code == 0
+                assert (await join(alice, "two"))[0] == 44
+                node.quotas.replace({})
+                assert form.immediate == bare
+                assert (await alice("JoinGroup", 7, **joined(group_id="two"))).error_code == 79
+            assert node.dispatch.form(KEYS["Heartbeat"], 4) is form
 
     run(story())

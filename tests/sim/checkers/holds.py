@@ -205,6 +205,7 @@ class WhatIsHeldStays(Checker):
                 self.fail(f"{group_id} is frozen, and {member_id} lost {sorted(lost)}")
         drained = drained_members(holds, after.who)
         settled = [member_id for member_id, mine in had.items() if mine and member_id not in drained]
+        had = as_now(before, after, lambda *_: True)
         for member_id, mine in has.items():
             gained = mine - had.get(member_id, set())
             if gained and holds.freeze.orphans is Orphans.KEEP:
@@ -269,7 +270,7 @@ class WhatIsHeldStays(Checker):
     def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
         drained = drained_members(holds, after.who)
         pinned = {(pin.topic, pin.partition) for pin in holds.pins}
-        had = self._had(group_id, before, after)
+        had = as_now(before, after, lambda *_: True)
         for member_id in drained:
             self.world.census["plans with drained members"] += 1
             new = aims(core, group_id, after).get(member_id, set()) - had.get(member_id, set()) - pinned

@@ -73,7 +73,7 @@ class Identity:
     """When it ends, by the monotonic clock: a token's end, or the next re-authentication."""
     token_id: str = ""
     """Of the API token by which it came, to be looked up when tokens are revoked."""
-    cleared: dict[tuple[int, str], object] = field(default_factory=dict, repr=False, compare=False)
+    cleared: dict[tuple[int, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What it was found to have a right to, and in which moment of the lists; the doors' judges'."""
     told: Told = field(default_factory=Told, init=False, repr=False, compare=False)
     """Of this one only: whoever is made from it is asked for anew (`edge/rights.py`)."""

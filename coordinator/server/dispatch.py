@@ -1,7 +1,8 @@
 """The transport-neutral table of methods: what arrives, who answers, what goes back. gRPC is one reader of it.
 
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
-stream's handler is an async generator. The table is built from the service descriptor, so that a method without a
+stream's handler is an async generator. One with an answer may have a sister `heartbeat_well(self, request, call)`, see
+`Short`. The table is built from the service descriptor, so that a method without a
 handler is found when the node starts, not when somebody calls it.
 """
 
@@ -54,6 +55,33 @@ StreamHandler: TypeAlias = Callable[[Any, Call], AsyncIterator[Message]]
 """Of both kinds of streams: the first argument is one request, or an async iterator of them."""
 
 
+Well: TypeAlias = Callable[[Any, Call], bool]
+"""A short way, see `Short`."""
+
+
+class Short:
+    """A handler that has a short way, for what comes so often that a coroutine more is felt.
+
+    `well` does all there is to do and returns True where the answer is a message without any field set; False: it has
+    done nothing, and the handler is asked. Whoever stands before a handler and knows nothing of this puts a function in
+    its place, which has no short way: nothing is passed by. Nor has the answer anything to hide.
+    """
+
+    __slots__ = ("_handler", "well")
+
+    def __init__(self, handler: UnaryHandler, well: Well) -> None:
+        self._handler = handler
+        self.well = well
+
+    def __call__(self, request: Any, call: Call) -> Awaitable[Message | bytes]:
+        return self._handler(request, call)
+
+
+def well_of(handler: Callable[[Any, Call], Any]) -> Well | None:
+    """The short way, if it has one."""
+    return handler.well if isinstance(handler, Short) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """One row of the table. `handler` is a UnaryHandler or a StreamHandler, as `kind` says."""
@@ -78,6 +106,8 @@ def methods_of(service: ServiceDescriptor, handlers: object) -> dict[str, Method
                 f"{service.full_name} has no handler for {method.name}: "
                 f"{type(handlers).__name__} needs a method {snake_case(method.name)}(request, call)"
             )
+        if (well := f"{snake_case(method.name)}_well") in dir(type(handlers)):
+            handler = Short(handler, getattr(handlers, well))
         full_name = f"/{service.full_name}/{method.name}"
         table[full_name] = Method(
             full_name,

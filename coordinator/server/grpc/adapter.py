@@ -23,7 +23,7 @@ from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.software import of_user_agent
 from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
 from muster.coordinator.security.identity import SOMEBODY, Identity
-from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.dispatch import Kind, Method, well_of
 from muster.coordinator.server.grpc import status
 from muster.coordinator.server.grpc.burden import LARGE_ANSWER, Burden, BurdenLimits
 from muster.coordinator.server.grpc.counting import counter_of
@@ -48,6 +48,9 @@ READING: set["asyncio.Task[bytes | None]"] = set()
 SHOWN: Final[ContextVar[str]] = ContextVar("shown", default="")
 """What a call shows of who makes it: grpcio asks for its handler in the call's own task, with headers that it would
 make anew for whoever asks again. Empty: nothing, or nobody has looked."""
+
+EMPTY: Final = b""
+"""A message without any field set."""
 
 KEPT_HOSTS: Final = 4_096
 
@@ -310,10 +313,13 @@ def over(reading: "asyncio.Task[bytes | None]") -> None:
 
 
 def unary(method: Method, burden: Burden) -> Answer:
-    handler = method.handler
+    handler, well = method.handler, well_of(method.handler)
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
-        response: Message | bytes = await handler(request, GrpcCall(context, burden, identity))
+        call = GrpcCall(context, burden, identity)
+        if well is not None and well(request, call):
+            return EMPTY
+        response: Message | bytes = await handler(request, call)
         data = response if isinstance(response, bytes) else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:
             keep(burden, context, len(data))
@@ -324,12 +330,15 @@ def unary(method: Method, burden: Burden) -> Answer:
 
 def metered(method: Method, meter: "Meter", burden: Burden) -> Answer:
     """The same, counted: by the `error_code` of the answer, if it has one."""
-    handler = method.handler
+    handler, well = method.handler, well_of(method.handler)
     coded = "error_code" in method.response_type.DESCRIPTOR.fields_by_name
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
-        started = perf_counter()
-        response = await handler(request, GrpcCall(context, burden, identity))
+        started, call = perf_counter(), GrpcCall(context, burden, identity)
+        if well is not None and well(request, call):
+            meter.answered(perf_counter() - started, 0)
+            return EMPTY
+        response = await handler(request, call)
         took_s, encoded = perf_counter() - started, isinstance(response, bytes)
         data: bytes = response if encoded else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:

@@ -24,7 +24,7 @@ from muster.coordinator.security.quotas.names import (
     REQUEST_PERCENTAGE,
 )
 from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.server.dispatch import Call, Kind, Method
+from muster.coordinator.server.dispatch import Call, Kind, Method, Short, well_of
 from muster.coordinator.server.security.topic_owners import TopicOwners
 
 PRODUCES: Final = frozenset({"Produce", "StageRecords"})
@@ -94,7 +94,10 @@ class Paying:
             response = await work
             return self._charge(caller, api, request, response, weight, work.spent_s)
 
-        return answer
+        well = well_of(handler)
+        if well is None:
+            return answer
+        return Short(answer, lambda request, call: not quotas.active and well(request, call))
 
     # -- charges ------------------------------------------------------------------------------------------
 

@@ -53,9 +53,6 @@ LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
 """(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
 
 
-ALL_IS_WELL = pb.HeartbeatResponse()
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where clients reach this node."""
@@ -152,16 +149,19 @@ class GroupCoordinator:
         event = translate.sync_group(request, self._driver.next_id())
         return answers.sync_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.SyncReply))
 
-    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+    def heartbeat_well(self, request: pb.HeartbeatRequest, call: Call) -> bool:
         """The usual one takes the short way: no event, no turn, no future (docs/performance.md)."""
         group_id, who, rights_of = request.group_id, call.identity, self._rights_of
         rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
-        shard = self._shard_of(group_id)
-        if not request.HasField("group_instance_id") and self._driver.beat(
-            shard, group_id, request.member_id, request.generation_id, rights
-        ):
-            return ALL_IS_WELL
-        event = translate.heartbeat(request, self._driver.next_id(), rights)
+        return not request.HasField("group_instance_id") and self._driver.beat(
+            self._shard_of(group_id), group_id, request.member_id, request.generation_id, rights
+        )
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+        if self.heartbeat_well(request, call):
+            return pb.HeartbeatResponse()
+        event = translate.heartbeat(request, self._driver.next_id(), self._rights_of.of(call.identity))
+        shard = self._shard_of(event.group_id)
         return answers.heartbeat(await self._driver.ask(shard, event, effects.HeartbeatReply))
 
     async def consumer_group_heartbeat(

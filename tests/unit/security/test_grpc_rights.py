@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.dispatch import Kind, Method, Short, well_of
 from muster.coordinator.server.security.audit import Audit, Line
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.rights.guarding import guard
@@ -414,3 +415,35 @@ def test_somebody_elses_group_is_no_way_around() -> None:
         assert [each.fenced.error_code async for each in member.stream] == [30]
 
     asyncio.run(story())
+
+
+def test_the_short_way_of_a_heartbeat_is_for_who_has_the_right_now() -> None:
+    short: list[str] = []
+    bob = replace(BOB, token_id="anew")
+    call = SimpleNamespace(identity=bob, door="grpc")
+    door = Guarded(GROUPS + "Heartbeat", pb.HeartbeatRequest(), pb.HeartbeatResponse(error_message="long"))
+
+    def well(request: Any, call: Any) -> bool:
+        short.append(request.group_id)
+        return True
+
+    inner = Method(
+        GROUPS + "Heartbeat", Kind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, Short(door.handle, well)
+    )
+    outer = guard(inner, door.rights, door.staged)
+    cleared = well_of(outer)
+    assert cleared is not None
+
+    def beat(group: str) -> str:
+        request = pb.HeartbeatRequest(group_id=group)
+        return "short" if cleared(request, call) else asyncio.run(outer(request, call)).error_message or "refused"
+
+    mine = allow("GROUP", "READ", "mine")
+    assert beat("mine") == "refused"
+    door.grant(mine)
+    assert [beat("mine"), beat("mine"), beat("other"), beat("")] == ["long", "short", "refused", "long"]
+    door.grant()
+    assert beat("mine") == "refused"
+    door.grant(mine)
+    assert [beat("mine"), beat("mine")] == ["long", "short"]
+    assert short == ["mine", "mine"]

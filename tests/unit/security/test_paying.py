@@ -1,7 +1,7 @@
 """gRPC's calls within quotas: who waits, for how long, and whose session stands still meanwhile."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.identity import Identity, parse_principal
 from muster.coordinator.security.quotas.counts import Counts
 from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.dispatch import Kind, Method, Short, well_of
 from muster.coordinator.server.security import paying
 from muster.coordinator.server.security.paying import Paying
 from muster.storage.rpc.v1 import broker_service_pb2 as log
@@ -37,7 +37,8 @@ class Scene:
         self.quotas.replace({(("user", "alice"),): self.figures} if self.figures else {})
         owners: Any = SimpleNamespace(kept=False)
         held = lambda *one: self.held.append(one)  # noqa: E731
-        paid = Paying(self.quotas, Counts(self.quotas), held, lambda: {"t": 6}, owners, lambda: self.now_s, self.sleep)
+        counts = Counts(self.quotas)
+        self.paying = Paying(self.quotas, counts, held, lambda: {"t": 6}, owners, lambda: self.now_s, self.sleep)
         kinds: dict[str, tuple[Any, Any]] = {
             "Produce": (log.ProduceRequest, log.ProduceResponse),
             "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse),
@@ -47,7 +48,7 @@ class Scene:
             name: Method(f"/s/{name}", Kind.UNARY, asked, answer, self._answering(answer))
             for name, (asked, answer) in kinds.items()
         }
-        self.table = paid.charged(table)
+        self.table = self.paying.charged(table)
 
     @staticmethod
     def _answering(kind: Any) -> Any:
@@ -119,3 +120,21 @@ def test_time_is_charged_and_nothing_without_a_quota() -> None:
         assert idle.quotas.throttled == {}
 
     asyncio.run(story())
+
+
+def test_a_short_way_is_gone_only_while_nothing_is_set() -> None:
+    """What goes it is neither counted nor charged."""
+    scene = Scene({})
+    heartbeat = scene.table["Heartbeat"]
+    paid = scene.paying.charged(
+        {"Heartbeat": replace(heartbeat, handler=Short(heartbeat.handler, lambda *asked: True))}
+    )
+    well = well_of(paid["Heartbeat"].handler)
+    assert well is not None
+    call: Any = None
+    assert well(BEAT, call)
+    scene.quotas.replace({(("user", "alice"),): {"member_count": 1.0}})
+    assert not well(BEAT, call)
+    scene.quotas.replace({})
+    assert well(BEAT, call)
+    assert well_of(scene.table["Produce"].handler) is None

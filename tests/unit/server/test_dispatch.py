@@ -1,12 +1,17 @@
 """The dispatch table is complete when the node starts, or the node does not start."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from muster.coordinator.edge.audit import watched
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Kind, methods_of, snake_case
+from muster.coordinator.server.dispatch import Kind, Short, methods_of, snake_case, well_of
+from muster.coordinator.server.grpc.adapter import metered, unary
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.service.broker import BrokerService
@@ -54,3 +59,45 @@ def test_both_services_handle_all_their_methods(service: Any, owner: type) -> No
 )
 def test_handlers_are_named_in_snake_case(name: str, handler: str) -> None:
     assert snake_case(name) == handler
+
+
+class Beating(Everything):
+    """Its heartbeat has a short way."""
+
+    def __init__(self, *, well: bool) -> None:
+        self.well = well
+        self.asked: list[str] = []
+
+    def heartbeat_well(self, request: Any, call: Any) -> bool:
+        self.asked.append("short")
+        return self.well
+
+    async def heartbeat(self, request: Any, call: Any) -> pb.HeartbeatResponse:
+        self.asked.append("long")
+        return pb.HeartbeatResponse(error_code=27)
+
+
+@pytest.mark.parametrize(("well", "asked", "code"), [(True, ["short"], 0), (False, ["short", "long"], 27)])
+def test_a_short_way_answers_where_all_is_well_and_else_the_handler_does(
+    well: bool, asked: list[str], code: int
+) -> None:
+    handlers, counted = Beating(well=well), list[int]()
+    method = methods_of(GROUPS, handlers)["/coordinator.rpc.v1.GroupCoordinator/Heartbeat"]
+    meter = SimpleNamespace(answered=lambda seconds, code: counted.append(code))
+    nothing = cast(Any, None)
+    for answer in (unary(method, nothing), metered(method, cast(Any, meter), nothing)):
+        handlers.asked.clear()
+        data = asyncio.run(answer(pb.HeartbeatRequest(), nothing, nothing))  # type: ignore[arg-type]
+        assert pb.HeartbeatResponse.FromString(cast(bytes, data)).error_code == code
+        assert handlers.asked == asked
+    assert counted == [code]
+
+
+def test_whoever_stands_before_a_handler_takes_its_short_way_from_it() -> None:
+    """A judge that knew nothing of it would be passed by."""
+    table = methods_of(GROUPS, Beating(well=True))
+    assert [name.rpartition("/")[2] for name, method in table.items() if well_of(method.handler)] == ["Heartbeat"]
+    heartbeat = table["/coordinator.rpc.v1.GroupCoordinator/Heartbeat"]
+    assert isinstance(heartbeat.handler, Short)
+    before = replace(heartbeat, handler=watched(heartbeat.handler, "Heartbeat", "grpc", lambda action: None))
+    assert well_of(before.handler) is None

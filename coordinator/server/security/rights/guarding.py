@@ -9,7 +9,7 @@ from typing import Any, Final
 from muster.coordinator.errors import Denied, ErrorCode, NotAuthenticated
 from muster.coordinator.security.acl.model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from muster.coordinator.security.acl.rights import RPC_RIGHTS, Lacking, Right
-from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.dispatch import Kind, Method, Short, Well, well_of
 from muster.coordinator.server.security.gate import ENDED
 from muster.coordinator.server.security.rights.answers import AFTER, After, why
 from muster.coordinator.server.security.rights.asking import Asks, Rights
@@ -49,7 +49,10 @@ def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any]
     whole += [right for right in needed if not right.of and not right.when]
     guarding = Guard(method, api, rights, tuple(whole), tuple(listed), AFTER.get(api), before_of(api, staged))
     if not listed and guarding.before is None and len(whole) == 1 and is_field(whole[0].of, request):
-        return guarding.answer_member if guarding.after in (None, why) else guarding.answer
+        if guarding.after not in (None, why):
+            return guarding.answer
+        well = well_of(method.handler)
+        return guarding.answer_member if well is None else Short(guarding.answer_member, guarding.cleared(well))
     if api in WAITS:
         return guarding.answer_late
     return guarding.answer if listed or guarding.after or guarding.before else guarding.answer_whole
@@ -82,6 +85,17 @@ class Guard:
         if self.after is None or (not isinstance(answer, bytes) and not answer.cause_detail):
             return answer
         return await self.looked_at(answer, request, call)
+
+    def cleared(self, well: Well) -> Well:
+        """The short way, for who is known to have the right; others, and who names nothing, go the long one."""
+        (right,), authorizer = self.whole, self.rights.authorizer
+        key, of = id(right), right.of
+
+        def answered(request: Any, call: Any) -> bool:
+            known = call.identity.cleared.get((key, getattr(request, of))) is authorizer.moment
+            return known and well(request, call)
+
+        return answered
 
     async def answer_late(self, request: Any, call: Any) -> Any:
         """Of what waits for records: who has lost a right to them by then, or the token, gets none."""

@@ -1,0 +1,59 @@
+"""Groups, members and rebalances as the doctor sees them, and what it finds in them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, TopicPartition
+from muster.coordinator.doctor.finding import Finding
+from muster.coordinator.doctor.table import examine
+from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
+
+NOW = 10_000_000
+MINUTE = 60_000
+
+
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def member(name: str = "a", owned: Iterable[int] = (), **more: Any) -> Member:
+    given: dict[str, Any] = {"client_id": name, "host": "h", "topics": ("t",)} | more
+    return Member(name, owned=tuple(tp(p) for p in owned), **given)
+
+
+def group(*members: Member, state: str = "Stable", **more: Any) -> Group:
+    return Group("g", state, members=members, **more)
+
+
+def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **more: Any) -> Rebalance:
+    members = [
+        MemberPlan(member_id=m, client_id=m.partition("/")[0], client_host="h", group_instance_id=more.get("instance"))
+        for m in more.get("members", ())
+    ]
+    return Rebalance(
+        number=number,
+        cause=RebalanceCause.Value("REBALANCE_CAUSE_" + cause),
+        outcome=RebalanceOutcome.Value("REBALANCE_OUTCOME_" + more.get("outcome", "COMPLETED")),
+        started_at_ms=NOW - ago_ms,
+        ended_at_ms=NOW - ago_ms + 1_000,
+        culprit=more.get("culprit", "a"),
+        culprit_client_id=more.get("client", "a"),
+        culprit_client_host=more.get("host", "h"),
+        members=members,
+    )
+
+
+def at(committed: int | None, end: int, age_ms: int = 0) -> Position:
+    return Position(committed, 0, end, NOW - age_ms)
+
+
+def found(
+    rule: str, *groups: Group, node: Node | None = None, topics: Mapping[str, int] | None = None
+) -> list[Finding]:
+    facts = Facts(NOW, node or Node(), groups, {"t": 4} if topics is None else topics)
+    return [finding for finding in examine(facts) if finding.rule == rule]
+
+
+def only(rule: str, *groups: Group, **more: Any) -> Finding:
+    (finding,) = found(rule, *groups, **more)
+    return finding

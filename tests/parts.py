@@ -124,6 +124,7 @@ FAST = (
 )
 
 REST = (
+    Part("many nodes, all", "copies over real logs and doors, the loss of a leader", (f"{INTEGRATION}cluster/",)),
     Part(
         "spark, all", "streams, groups, sinks, pipelines; clusters, Connect, killed drivers", (f"{INTEGRATION}spark/",)
     ),

@@ -1,0 +1,96 @@
+"""Who answers at the door between nodes: fetches and epochs by the replicas, the rest by the controller's side."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition, unit_of
+from muster.coordinator.cluster.image import ClusterState, Image, Known
+from muster.coordinator.cluster.replicas.messages import FetchAnswer
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+
+
+class ControllerDesk(Protocol):
+    """The controller's part of the desk (see `words.Desk`)."""
+
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered: ...
+
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered: ...
+
+    async def cluster_state(
+        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+    ) -> ClusterState: ...
+
+
+class FetchDesk:
+    """See `words.Desk`."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        image: Image,
+        controller: ControllerDesk,
+        *,
+        now_ms: Callable[[], int],
+        happened: Callable[[], None],
+    ) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._controller = controller
+        self._now_ms = now_ms
+        self._happened = happened
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._image.names.get(topic_id)
+
+    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
+        """Waits as long as there is nothing to tell. Who is no node of the cluster begins no session."""
+        if asked.request.node not in self._image.nodes:
+            return FetchAnswer(ErrorCode.STALE_BROKER_EPOCH)
+        answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+
+        def reply(told: FetchAnswer) -> None:
+            if not answer.done():  # Its follower may be gone.
+                answer.set_result(told)
+
+        self._replicas.fetch(asked.request, reply, asked.max_wait_ms, self._now_ms())
+        self._happened()
+        return await answer
+
+    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+        ends = [self._end(each) for each in asked]
+        self._happened()
+        return ends
+
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+        return await self._controller.alter_partition(node, items)
+
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+        return await self._controller.controlled_shutdown(node)
+
+    async def cluster_state(
+        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+    ) -> ClusterState:
+        return await self._controller.cluster_state(node, known, offline, max_wait_ms)
+
+    def _end(self, asked: EpochAsked) -> EpochEnd:
+        """Who asks in a later epoch than that which is led here ends it (L9), and is told so by its own epoch (G5a):
+        this node has let go."""
+        place = TopicPartition(asked.topic, asked.partition)
+        if self._image.partition(place) is None:
+            return EpochEnd(*place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._replicas.shown(place, asked.leader_epoch)
+        led = self._replicas.led.get(place)
+        if led is None:
+            leader_epoch = asked.leader_epoch if self._has_let_go(place, asked.leader_epoch) else NO_EPOCH
+            return EpochEnd(*place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_epoch)
+        if NO_EPOCH < asked.leader_epoch < led.leader.epoch:
+            return EpochEnd(*place, ErrorCode.FENCED_LEADER_EPOCH)
+        return EpochEnd(*place, ErrorCode.NONE, *led.log.end_for_epoch(asked.epoch))
+
+    def _has_let_go(self, place: TopicPartition, epoch: int) -> bool:
+        return epoch != NO_EPOCH and unit_of(place) not in self._replicas.leaders

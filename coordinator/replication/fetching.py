@@ -1,0 +1,68 @@
+"""Fetches from the nodes that lead what this one copies: one at a time to each (F1, F3)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from muster.coordinator.cluster.replicas.messages import FetchRequest
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.replication.links import Links
+from muster.coordinator.replication.reaching import LinkError
+from muster.coordinator.replication.translate import NameOf
+
+PATIENCE_MS: Final = 5_000
+"""Beyond the time that a leader may hold a fetch: then it is taken for silent."""
+
+
+class Fetching:
+    """Sends what `Replicas.requests` asks for, and says what came of it."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        links: Links,
+        name_of: NameOf,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        now_ms: Callable[[], int],
+        happened: Callable[[], None],
+        broke: Callable[[int], None],
+    ) -> None:
+        """happened: there may be something to do for the replicas. broke: a node did not answer (C9)."""
+        self._replicas = replicas
+        self._links = links
+        self._name_of = name_of
+        self._max_wait_ms = max_wait_ms
+        self._min_bytes = min_bytes
+        self._now_ms = now_ms
+        self._happened = happened
+        self._broke = broke
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, node: int, request: FetchRequest) -> None:
+        task = asyncio.get_running_loop().create_task(self._fetch(node, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._links.close()
+
+    async def _fetch(self, node: int, request: FetchRequest) -> None:
+        try:
+            link = await self._links.to(node)
+            answer = await link.fetch(
+                request,
+                self._name_of,
+                max_wait_ms=self._max_wait_ms,
+                min_bytes=self._min_bytes,
+                deadline_s=(self._max_wait_ms + PATIENCE_MS) / 1000,
+            )
+        except LinkError:
+            self._replicas.failed(node, request, self._now_ms())
+            self._broke(node)
+        else:
+            self._replicas.answered(node, request, answer, self._now_ms())
+        self._happened()

@@ -1,0 +1,207 @@
+"""The logs of a node as its replicas want them (`cluster.replicas.ports`), over the storage engine.
+
+By the thread that changes topics and appends: the loop's. Only `flush` may be called from others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import structlog
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Changes, Image, TopicView
+from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, Records
+from muster.storage.broker.broker import Broker
+from muster.storage.config import TopicSettings
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage, LogDamaged, StorageError, UnexpectedAppendOffset
+from muster.storage.logs import replica
+from muster.storage.logs.log import Log
+from muster.storage.types import Topic
+
+logger = structlog.get_logger("muster.replication")
+
+Told: TypeAlias = Callable[[str], TopicView | None]
+"""A topic as the image has it."""
+
+OF_THE_LOG: Final = frozenset(field.alias or name for name, field in TopicSettings.model_fields.items())
+"""Settings of a topic that its logs go by. Others are the cluster's."""
+
+
+@contextmanager
+def broken() -> Iterator[None]:
+    """What the storage engine cannot do, the replica stops for (F9)."""
+    try:
+        yield
+    except StorageError as error:
+        raise LogBroken(str(error)) from error
+
+
+class StoredLog:
+    """See `ReplicaLog`."""
+
+    __slots__ = ("_broker", "_clock_ms", "log", "topic_id")
+
+    def __init__(self, broker: Broker, log: Log, topic_id: bytes, clock_ms: Callable[[], int]) -> None:
+        """clock_ms: the wall clock, by which segments age."""
+        self._broker = broker
+        self._clock_ms = clock_ms
+        self.log = log
+        self.topic_id = topic_id
+
+    @property
+    def start(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def kept(self) -> int:
+        return self.log.kept_end
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_epoch(self) -> int:
+        return replica.last_epoch(self.log)
+
+    def lead(self, epoch: int) -> None:
+        with broken():
+            replica.lead(self.log, epoch)
+
+    def rest(self) -> None:
+        """This node leads it no more: retention is another's work (F8)."""
+        replica.follow(self.log)
+
+    def end_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return replica.end_offset_for_epoch(self.log, epoch)
+
+    def epoch_at(self, offset: int) -> int:
+        log = self.log
+        return log.epochs.at(offset) if log.start_offset <= offset < log.end_offset else -1
+
+    def read(self, offset: int, max_bytes: int) -> Records:
+        with broken():
+            return replica.fetch_as_replica(self.log, offset, max_bytes).records
+
+    def append_as_follower(self, records: Records) -> None:
+        assert isinstance(records, Buffer)
+        self._look()
+        try:
+            replica.append_as_follower(self.log, records, self._clock_ms())
+        except LogDamaged as error:  # what lies here
+            raise LogBroken(str(error)) from error
+        except (CorruptMessage, UnexpectedAppendOffset) as error:  # what came
+            raise Damaged(str(error)) from error
+        except StorageError as error:
+            raise LogBroken(str(error)) from error
+
+    def cut(self, to: int) -> None:
+        self._look()
+        with broken():
+            self._broker.truncate(*self.log.partition, to)
+
+    def begin(self, at: int) -> None:
+        with broken():
+            self._broker.begin_anew(*self.log.partition, at)
+
+    def advance_start(self, to: int) -> None:
+        with broken():
+            replica.advance_start(self.log, to)
+
+    def tell_high_watermark(self, offset: int) -> None:
+        self.log.tell_high_watermark(offset)
+
+    def flush(self) -> None:
+        """From any thread."""
+        with broken():
+            self.log.flush()
+
+    def _look(self) -> None:
+        if self.log.failure is not None:
+            raise LogBroken(str(self.log.failure))
+
+
+class StoredLogs:
+    """See `Logs`."""
+
+    def __init__(self, broker: Broker, told: Told, clock_ms: Callable[[], int]) -> None:
+        self._broker = broker
+        self._told = told
+        self._clock_ms = clock_ms
+        self._open: dict[TopicPartition, StoredLog] = {}
+
+    def get(self, place: TopicPartition) -> StoredLog | None:
+        """A log that was opened here before."""
+        return self._open.get(place)
+
+    def held(self) -> Iterable[tuple[TopicPartition, bytes]]:
+        for name, topic in list(self._broker.topics().items()):
+            for number in topic.here:
+                yield TopicPartition(name, number), topic.id
+
+    def topic_id(self, place: TopicPartition) -> bytes | None:
+        topic = self._broker.topics().get(place.topic)
+        return topic.id if topic is not None and place.partition in topic.here else None
+
+    def prepare(self, me: int, image: Image, changes: Changes) -> None:
+        """Take in at once what the image newly assigns to this node: one write of the catalog instead of one for each.
+        What cannot be taken in says so when it is opened."""
+        wanted: dict[str, list[int]] = {}
+        for moved in changes.partitions:
+            topic = image.topics[moved.place.topic]
+            if me in moved.after.replicas and self.topic_id(moved.place) != topic.topic_id:
+                wanted.setdefault(moved.place.topic, []).append(moved.place.partition)
+        for name, numbers in wanted.items():
+            topic_id = image.topics[name].topic_id
+            try:
+                self._set_aside_former(name, topic_id)
+                self._broker.host([self._topic(name, topic_id, numbers)])
+            except StorageError:
+                continue
+
+    def open(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
+        known = self._open.get(place)
+        if known is not None and known.topic_id == topic_id and known.log.failure is None:
+            return known
+        with broken():
+            if self.topic_id(place) != topic_id:
+                self._set_aside_former(place.topic, topic_id)
+                for failure in self._broker.host([self._topic(place.topic, topic_id, [place.partition])]).values():
+                    raise failure
+            log = self._broker.log(*place)
+            if log.failure is not None:
+                raise log.failure
+        opened = self._open[place] = StoredLog(self._broker, log, topic_id, self._clock_ms)
+        return opened
+
+    def delete(self, place: TopicPartition, topic_id: bytes) -> None:
+        """One that cannot be deleted stays, and is told of as deleted again after the next start."""
+        if self.topic_id(place) != topic_id:
+            return
+        self._open.pop(place, None)
+        try:
+            self._broker.drop(place.topic, [place.partition])
+        except StorageError as error:
+            logger.warning("copy not deleted", partition=str(place), error=str(error))
+
+    def _set_aside_former(self, name: str, topic_id: bytes) -> None:
+        """What is held of a former topic of the name becomes stray: another topic's records are never mixed with it."""
+        former = self._broker.topics().get(name)
+        if former is not None and former.id != topic_id:
+            for number in former.here:
+                self._open.pop(TopicPartition(name, number), None)
+            self._broker.set_aside(name, list(former.here))
+
+    def _topic(self, name: str, topic_id: bytes, numbers: Sequence[int]) -> Topic:
+        view = self._told(name)
+        if view is None or view.topic_id != topic_id:
+            return Topic(name, topic_id, max(numbers) + 1, {}, name.startswith("__"), tuple(sorted(numbers)))
+        partitions = max([*view.partitions, *numbers]) + 1
+        configs = {key: value for key, value in view.configs.items() if key in OF_THE_LOG}
+        return Topic(name, topic_id, partitions, configs, view.internal, tuple(sorted(numbers)))

@@ -1,0 +1,82 @@
+"""The long poll by which a node hears how the cluster stands, and tells what of it is offline here (N1 to N3)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from muster.coordinator.cluster.controller.events import Offline
+from muster.coordinator.cluster.facts import NO_EPOCH
+from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.links import Links
+from muster.coordinator.replication.reaching import LinkError
+
+POLL_WAIT_MS: Final = 500
+DEADLINE_S: Final = 5.0
+RETRY_S: Final = 0.1
+
+
+class Polling:
+    """One poll after the other. `learned` hears what each answer changed."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        image: Image,
+        links: Links,
+        *,
+        controller: Callable[[], int | None],
+        node_epoch: Callable[[], int],
+        register_anew: Callable[[], None],
+        learned: Callable[[Changes], None],
+        broke: Callable[[int], None],
+    ) -> None:
+        """controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
+        registration; NO_EPOCH while it has none. register_anew: it counts no more. broke: a node did not answer."""
+        self._replicas = replicas
+        self._image = image
+        self._links = links
+        self._controller = controller
+        self._node_epoch = node_epoch
+        self._register_anew = register_anew
+        self._learned = learned
+        self._broke = broke
+
+    async def run(self) -> None:
+        while True:
+            if not await self.once():
+                await asyncio.sleep(RETRY_S)
+
+    async def once(self) -> bool:
+        """One poll; False where the next one has to wait for a moment (N2)."""
+        controller, epoch = self._controller(), self._node_epoch()
+        if controller is None or epoch == NO_EPOCH:
+            return False
+        if epoch != self._replicas.node_epoch:
+            self._replicas.registered(epoch)
+        offline = tuple(
+            Offline(topic_id, place.partition, why) for place, (topic_id, why) in sorted(self._replicas.offline.items())
+        )
+        try:
+            link = await self._links.to(controller)
+            answer = await link.cluster_state(
+                epoch, self._image.known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=DEADLINE_S
+            )
+        except LinkError:
+            self._broke(controller)
+            return False
+        return self._take(answer, epoch)
+
+    def _take(self, answer: ClusterState, epoch: int) -> bool:
+        if answer.error is ErrorCode.STALE_BROKER_EPOCH:
+            gone = any(each.id == self._replicas.me and each.status is NodeStatus.GONE for each in answer.nodes)
+            if gone and epoch == self._node_epoch():
+                self._register_anew()
+            return False
+        if answer.error is not ErrorCode.NONE:
+            return False
+        changes = self._image.apply(answer)
+        if changes is not None:
+            self._learned(changes)
+        return True

@@ -1,0 +1,289 @@
+"""All that one node does for its replicas, and for what it knows of the cluster, put together.
+
+The rules are `cluster.replicas`'; here its calls are made in the order and for the reasons that `Replicas` names. What
+this node does as a candidate for controller, and as one, is not here: it comes in by `Around`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.facts import TopicPartition, halves
+from muster.coordinator.cluster.image import Changes, ClusterState, Image
+from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.config import Address
+from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.altering import Altering
+from muster.coordinator.replication.committing import Committing
+from muster.coordinator.replication.door import NodeDoor
+from muster.coordinator.replication.fetch_desk import ControllerDesk, FetchDesk
+from muster.coordinator.replication.fetching import Fetching
+from muster.coordinator.replication.flushing import Flushed, Flushing
+from muster.coordinator.replication.links import Calling, Links, address_in
+from muster.coordinator.replication.logs import StoredLogs
+from muster.coordinator.replication.polling import Polling
+from muster.storage.broker.broker import Broker
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.tls import Tls
+    from muster.coordinator.replication.guard import Who
+
+logger = structlog.get_logger("muster.replication")
+
+LOOKS = 4
+"""In each `replica.lag.time.max.ms`."""
+
+SOON_MS = 100
+"""Where something is due already that could not be done."""
+
+
+class Seated(NamedTuple):
+    """Who holds `/controller`, as last seen, and where it is reached."""
+
+    node: int
+    address: Address
+
+
+class Around(NamedTuple):
+    """What the node's other half, the one at ZooKeeper, is to this one.
+
+    controller: who it is, as last seen; None: nobody. node_epoch: of this node's registration, NO_EPOCH while it has
+    none. register_anew: that one counts no more. broke: a node did not answer, and may be looked at (C9). desk: answers
+    what is asked of the controller.
+    """
+
+    controller: Callable[[], Seated | None]
+    node_epoch: Callable[[], int]
+    register_anew: Callable[[], None]
+    broke: Callable[[int], None]
+    desk: ControllerDesk
+
+
+class NoController:
+    """The desk of a node that is not the controller."""
+
+    async def alter_partition(self, node: Any, items: Any) -> IsrAltered:
+        return IsrAltered(ErrorCode.NOT_CONTROLLER)
+
+    async def controlled_shutdown(self, node: Any) -> ShutdownAnswered:
+        return ShutdownAnswered(ErrorCode.NOT_CONTROLLER)
+
+    async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
+        return ClusterState(ErrorCode.NOT_CONTROLLER)
+
+
+def monotonic_ms() -> int:
+    return monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+def replica_settings(settings: ClusterSettings) -> ReplicaSettings:
+    return ReplicaSettings(
+        lag_time_ms=settings.replica_lag_time_max_ms,
+        backoff_ms=settings.replica_fetch_backoff_ms,
+        min_isr=settings.min_insync_replicas,
+        part_bytes=settings.replica_fetch_max_bytes,
+        answer_bytes=settings.replica_fetch_response_max_bytes,
+    )
+
+
+class ClusterSide:
+    """Made with `open`, in the loop it lives in."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        door: NodeDoor,
+        settings: ClusterSettings,
+        calling: Calling,
+        around: Around,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self.image = Image()
+        self._broker = broker
+        self._door = door
+        self._settings = settings
+        self._cluster_id = calling.me.cluster_id
+        self._around = around
+        self._now_ms = now_ms
+        me = calling.me.node
+        self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
+        self.replicas = Replicas(me, self.logs, replica_settings(settings), now_ms())
+        self._committing = Committing(self.replicas)
+        self._flushing = Flushing(self.logs.get, self._flushed)
+        self._fetching = Fetching(
+            self.replicas,
+            Links(calling, lambda node: address_in(self.image, node)),
+            self.image.names.get,
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            now_ms=now_ms,
+            happened=self.settle,
+            broke=around.broke,
+        )
+        self._altering = Altering(
+            self.replicas,
+            self.image,
+            Links(calling, self._controller_at),
+            self._controller,
+            now_ms=now_ms,
+            happened=self.settle,
+        )
+        self._poll_links = Links(calling, self._controller_at)
+        self._polling = Polling(
+            self.replicas,
+            self.image,
+            self._poll_links,
+            controller=self._controller,
+            node_epoch=around.node_epoch,
+            register_anew=around.register_anew,
+            learned=self._learned,
+            broke=around.broke,
+        )
+        self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        self._stopped = False
+
+    @classmethod
+    def open(
+        cls, broker: Broker, door: NodeDoor, settings: ClusterSettings, calling: Calling, around: Around
+    ) -> "ClusterSide":
+        """door: bound. The broker's logs are recovered, and changed by this loop alone from now on."""
+        return cls(broker, door, settings, calling, around)
+
+    async def start(self, *, tls: "Tls | None" = None, may: "Who | None" = None) -> None:
+        """Answer the other nodes, and ask them. See `NodeDoor.start`."""
+        await self._door.start(self.desk, self._cluster_id, tls=tls, may=may)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(each) for each in (self._polling.run(), self._look(), self._checkpoint())]
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Let go of the other nodes; what was copied is flushed, and how far it is committed written down."""
+        await self._let_go()
+        self._flushing.soon(self.replicas.unkept())
+        await self._flushing.quiet()
+        self._flushing.abandon()
+        await self._door.close(grace_s)
+        await asyncio.to_thread(self._write_high_watermarks)
+
+    async def abandon(self) -> None:
+        """End as a process ends that is killed: nothing more is flushed, nothing is written down."""
+        await self._let_go()
+        self._flushing.abandon()
+        await self._door.close(0)
+
+    # What others of this node tell and ask.
+
+    def registered(self, node_epoch: int) -> None:
+        """This node has registered, or has done so anew."""
+        self.replicas.registered(node_epoch)
+        self.settle()
+
+    def appended(self, place: TopicPartition, end: int) -> "asyncio.Future[ErrorCode]":
+        """A log that this node leads has grown; done when what lies below `end` is committed (see `Committing.wait`).
+        It is flushed with whatever else is to be flushed."""
+        if place in self.replicas.led:
+            self.replicas.appended(place)
+            self._flushing.soon([place])
+        done = self._committing.wait(place, end)
+        self.settle()
+        return done
+
+    # Rounds.
+
+    def settle(self) -> None:
+        """What is to be done after anything happened."""
+        if self._stopped:
+            return
+        replicas, now_ms = self.replicas, self._now_ms()
+        while replicas.moved:
+            moved, replicas.moved = replicas.moved, {}
+            for place in moved:
+                self._committing.moved(place)
+        for unit in replicas.lost:
+            for half in halves(unit):
+                if (log := self.logs.get(half)) is not None:
+                    log.rest()
+        replicas.gained.clear()
+        replicas.lost.clear()
+        replicas.serving.wake(now_ms)
+        questions = replicas.questions(now_ms)
+        if questions:
+            self._altering.ask(questions)
+        for node, request in replicas.requests(now_ms):
+            self._fetching.send(node, request)
+        self._flushing.soon(replicas.unkept())
+        self._arm(now_ms)
+
+    def _arm(self, now_ms: int) -> None:
+        """Look again when the next parked fetch has waited long enough, or a node may be asked again."""
+        due = [fetcher.next_ms() for fetcher in self.replicas.fetchers.values()]
+        due.append(self.replicas.serving.next_ms)
+        next_ms = min((each for each in due if each is not None), default=None)
+        if next_ms is None:
+            return
+        at_ms = next_ms if next_ms > now_ms else now_ms + SOON_MS
+        if now_ms < self._armed_ms <= at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_ms = at_ms
+        self._timer = asyncio.get_running_loop().call_later((at_ms - now_ms) / 1000, self.settle)
+
+    def _learned(self, changes: Changes) -> None:
+        self.logs.prepare(self.replicas.me, self.image, changes)
+        self.replicas.learn(self.image, changes, self._now_ms())
+        self.settle()
+
+    def _flushed(self, flushed: Flushed) -> None:
+        for place, why in flushed.broken:
+            self.replicas.broke(place, why)
+        self.replicas.flushed(flushed.done, self._now_ms())
+        self.settle()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.replica_lag_time_max_ms / LOOKS / 1000)
+            self.replicas.look(self._now_ms())
+            self.settle()
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.replica_high_watermark_checkpoint_interval_ms / 1000)
+            await asyncio.to_thread(self._write_high_watermarks)
+
+    def _write_high_watermarks(self) -> None:
+        try:
+            self._broker.checkpoint_high_watermarks()
+        except OSError as error:
+            logger.warning("high watermarks not written down", error=str(error))
+
+    async def _let_go(self) -> None:
+        self._stopped = True
+        self._door.drain()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._poll_links.close()
+        self._fetching.stop()
+        self._altering.stop()
+
+    def _controller(self) -> int | None:
+        seated = self._around.controller()
+        return None if seated is None else seated.node
+
+    def _controller_at(self, node: int) -> Address | None:
+        seated = self._around.controller()
+        return seated.address if seated is not None and seated.node == node else None

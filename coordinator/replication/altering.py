@@ -12,6 +12,7 @@ from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.links import Links
 from muster.coordinator.replication.reaching import LinkError
+from muster.coordinator.replication.tasks import Failed, Tasks
 
 DEADLINE_S: Final = 2.0
 NO_ANSWER = IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)
@@ -29,6 +30,7 @@ class Altering:
         *,
         now_ms: Callable[[], int],
         happened: Callable[[], None],
+        failed: Failed,
     ) -> None:
         self._replicas = replicas
         self._image = image
@@ -36,16 +38,13 @@ class Altering:
         self._controller = controller
         self._now_ms = now_ms
         self._happened = happened
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(failed)
 
     def ask(self, questions: Sequence[AlterIsr]) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(questions))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._ask(questions))
 
     def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
         self._links.close()
 
     async def _ask(self, questions: Sequence[AlterIsr]) -> None:

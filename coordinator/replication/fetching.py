@@ -1,6 +1,5 @@
 """Fetches from the nodes that lead what this one copies: one at a time to each (F1, F3)."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -8,6 +7,7 @@ from muster.coordinator.cluster.replicas.messages import FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.replication.links import Links
 from muster.coordinator.replication.reaching import LinkError
+from muster.coordinator.replication.tasks import Failed, Tasks
 from muster.coordinator.replication.translate import NameOf
 
 PATIENCE_MS: Final = 5_000
@@ -28,8 +28,10 @@ class Fetching:
         now_ms: Callable[[], int],
         happened: Callable[[], None],
         broke: Callable[[int], None],
+        failed: Failed,
     ) -> None:
-        """happened: there may be something to do for the replicas. broke: a node did not answer (C9)."""
+        """happened: there may be something to do for the replicas. broke: a node did not answer (C9). failed: see
+        `Tasks`."""
         self._replicas = replicas
         self._links = links
         self._name_of = name_of
@@ -38,16 +40,13 @@ class Fetching:
         self._now_ms = now_ms
         self._happened = happened
         self._broke = broke
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(failed)
 
     def send(self, node: int, request: FetchRequest) -> None:
-        task = asyncio.get_running_loop().create_task(self._fetch(node, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._fetch(node, request))
 
     def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
         self._links.close()
 
     async def _fetch(self, node: int, request: FetchRequest) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.replication.logs import StoredLog
+from muster.coordinator.replication.tasks import Failed, Tasks
 
 WORKERS: Final = 4
 
@@ -20,13 +21,19 @@ class Flushed(NamedTuple):
 class Flushing:
     """`told` hears of each round in the loop."""
 
-    def __init__(self, log_of: Callable[[TopicPartition], StoredLog | None], told: Callable[[Flushed], None]) -> None:
+    def __init__(
+        self,
+        log_of: Callable[[TopicPartition], StoredLog | None],
+        told: Callable[[Flushed], None],
+        failed: Failed,
+    ) -> None:
         self._log_of = log_of
         self._told = told
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replica-fsync")
         self._wanted: dict[TopicPartition, None] = {}
         self._ends: dict[TopicPartition, int] = {}
         """What the round under way flushes, and where it ended then."""
+        self._tasks = Tasks(failed)
         self._round: asyncio.Task[None] | None = None
 
     def soon(self, places: Iterable[TopicPartition]) -> None:
@@ -36,7 +43,7 @@ class Flushing:
             if log is not None and self._ends.get(place) != log.end:
                 self._wanted[place] = None
         if self._wanted and self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._flush())
+            self._round = self._tasks.start(self._flush())
 
     async def quiet(self) -> None:
         """When nothing is to be flushed any more."""

@@ -27,6 +27,7 @@ from muster.coordinator.replication.flushing import Flushed, Flushing
 from muster.coordinator.replication.links import Calling, Links, address_in
 from muster.coordinator.replication.logs import StoredLogs
 from muster.coordinator.replication.polling import Polling
+from muster.coordinator.replication.tasks import Tasks
 from muster.storage.broker.broker import Broker
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ class ClusterSide:
         self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
         self.replicas = Replicas(me, self.logs, replica_settings(settings), now_ms())
         self._committing = Committing(self.replicas)
-        self._flushing = Flushing(self.logs.get, self._flushed)
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Never done but with an error: a mistake of the program, by which the node may not go on (exit code 1)."""
+        self._flushing = Flushing(self.logs.get, self._flushed, self._failed)
         self._fetching = Fetching(
             self.replicas,
             Links(calling, lambda node: address_in(self.image, node)),
@@ -128,6 +131,7 @@ class ClusterSide:
             now_ms=now_ms,
             happened=self.settle,
             broke=around.broke,
+            failed=self._failed,
         )
         self._altering = Altering(
             self.replicas,
@@ -136,6 +140,7 @@ class ClusterSide:
             self._controller,
             now_ms=now_ms,
             happened=self.settle,
+            failed=self._failed,
         )
         self._poll_links = Links(calling, self._controller_at)
         self._polling = Polling(
@@ -149,7 +154,7 @@ class ClusterSide:
             broke=around.broke,
         )
         self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(self._failed)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._stopped = False
@@ -164,8 +169,8 @@ class ClusterSide:
     async def start(self, *, tls: "Tls | None" = None, may: "Who | None" = None) -> None:
         """Answer the other nodes, and ask them. See `NodeDoor.start`."""
         await self._door.start(self.desk, self._cluster_id, tls=tls, may=may)
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(each) for each in (self._polling.run(), self._look(), self._checkpoint())]
+        for work in (self._polling.run(), self._look(), self._checkpoint()):
+            self._tasks.start(work)
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Let go of the other nodes; what was copied is flushed, and how far it is committed written down."""
@@ -273,12 +278,17 @@ class ClusterSide:
         self._door.drain()
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.stop()
+        await self._tasks.ended()
         self._poll_links.close()
         self._fetching.stop()
         self._altering.stop()
+
+    def _failed(self, why: BaseException) -> None:
+        logger.error("replication failed", error=repr(why), exc_info=why)
+        if not self.failure.done():
+            self.failure.set_exception(why)
+            self.failure.exception()  # Where nobody waits for it, the log has it.
 
     def _controller(self) -> int | None:
         seated = self._around.controller()

@@ -230,3 +230,8 @@ class Sides:
             while not condition():
                 self.happened.clear()
                 await self.happened.wait()
+
+
+def unheard(why: BaseException) -> None:
+    """Of tasks under test none fails."""
+    raise AssertionError("a task failed") from why

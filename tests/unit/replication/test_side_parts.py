@@ -1,0 +1,325 @@
+"""The parts of a node's replica half by themselves: the poll, the desk, questions of who is in sync, waits, flushes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult
+from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
+from muster.coordinator.cluster.image import (
+    Changes,
+    ClusterState,
+    Image,
+    NodeStatus,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.cluster.in_sync import AlterIsr
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
+from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.altering import Altering
+from muster.coordinator.replication.committing import Committing
+from muster.coordinator.replication.fetch_desk import FetchDesk
+from muster.coordinator.replication.flushing import Flushed, Flushing
+from muster.coordinator.replication.polling import Polling
+from muster.coordinator.replication.reaching import Broken
+from muster.coordinator.replication.side import NoController
+from muster.coordinator.replication.tasks import Tasks
+from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked
+from tests.sim.cluster.disk import Disk
+from tests.support.replication import ORDERS, TOPIC, whole
+from tests.support.sides import unheard
+
+HERE, THERE, CONTROLLER = 1, 2, 9
+NONE = ErrorCode.NONE
+
+
+def topic(leader: int = HERE, epoch: int = 3, isr: tuple[int, ...] = (HERE, THERE)) -> TopicView:
+    view = PartitionView(leader, epoch, epoch, isr, (), (HERE, THERE))
+    return TopicView(TOPIC, "orders", {"min.insync.replicas": "2"}, {0: view})
+
+
+class Given:
+    """A node that knows the cluster, without doors: `answers` are what links bring, in order."""
+
+    def __init__(self) -> None:
+        self.disk = Disk("d")
+        self.image = Image()
+        self.replicas = Replicas(HERE, self.disk, ReplicaSettings(lag_time_ms=1_000), 0)
+        self.replicas.registered(10)
+        self.sequence = 0
+        self.answers: list[Any] = []
+        self.asked: list[Any] = []
+        self.told: list[Any] = []
+        self.hears(topic(), nodes=(NodeView(HERE, 10), NodeView(THERE, 20)))
+
+    def hears(self, *topics: TopicView, nodes: tuple[NodeView, ...] = ()) -> None:
+        self.sequence += 1
+        answer = ClusterState(NONE, CONTROLLER, 1, self.sequence, self.sequence == 1, nodes, topics)
+        changes = self.image.apply(answer)
+        assert changes is not None
+        self.replicas.learn(self.image, changes, 0)
+
+    async def to(self, node: int) -> "Given":
+        return self
+
+    def close(self) -> None: ...
+
+    async def cluster_state(self, *asked: Any, **how: Any) -> ClusterState:
+        return self._next(asked)  # type: ignore[no-any-return]
+
+    async def alter_partition(self, *asked: Any, **how: Any) -> IsrAltered:
+        return self._next(asked)  # type: ignore[no-any-return]
+
+    def _next(self, asked: tuple[Any, ...]) -> Any:
+        self.asked.append(asked)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def polling(self, controller: int | None = CONTROLLER, epoch: int = 10) -> Polling:
+        return Polling(
+            self.replicas,
+            self.image,
+            self,  # type: ignore[arg-type]
+            controller=lambda: controller,
+            node_epoch=lambda: epoch,
+            register_anew=lambda: self.told.append("anew"),
+            learned=self.told.append,
+            broke=lambda node: self.told.append(("broke", node)),
+        )
+
+    def desk(self) -> FetchDesk:
+        return FetchDesk(self.replicas, self.image, NoController(), now_ms=lambda: 0, happened=lambda: None)
+
+
+def play(story: Callable[[Given], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            await story(Given())
+
+    asyncio.run(run())
+
+
+# -- the poll (N1 to N3) -------------------------------------------------------------------------------------------
+
+
+def test_n1_what_an_answer_changes_is_learned_and_the_next_poll_names_it() -> None:
+    async def story(given: Given) -> None:
+        given.replicas.broke(ORDERS, "I/O error")
+        given.answers = [ClusterState(NONE, CONTROLLER, 1, 2, nodes=(NodeView(3, 30),)), ClusterState(epoch=1)]
+        polling = given.polling(epoch=11)
+        assert await polling.once()
+        (changes,) = given.told
+        assert isinstance(changes, Changes)
+        assert changes.nodes == [3]
+        assert await polling.once()
+        assert [asked[:2] for asked in given.asked] == [(11, (1, 1)), (11, (1, 2))]
+        assert given.asked[0][2] == ((TOPIC, 0, "I/O error"),)
+        assert given.replicas.node_epoch == 11, "by the registration that the poll named"
+
+    play(story)
+
+
+def test_n2_without_a_controller_a_registration_or_an_answer_it_tries_again_after_a_moment() -> None:
+    async def story(given: Given) -> None:
+        assert not await given.polling(controller=None).once()
+        assert not await given.polling(epoch=NO_EPOCH).once()
+        given.answers = [Broken("gone"), ClusterState(ErrorCode.NOT_CONTROLLER)]
+        assert not await given.polling().once()
+        assert not await given.polling().once()
+        assert given.told == [("broke", CONTROLLER)]
+
+    play(story)
+
+
+def test_c9_a_node_whose_registration_counts_no_more_registers_anew_and_one_not_taken_in_yet_waits() -> None:
+    async def story(given: Given) -> None:
+        stale = ErrorCode.STALE_BROKER_EPOCH
+        given.answers = [
+            ClusterState(stale),
+            ClusterState(stale, nodes=(NodeView(THERE, 20, NodeStatus.GONE),)),
+            ClusterState(stale, nodes=(NodeView(HERE, 10, NodeStatus.GONE),)),
+        ]
+        told = []
+        for _ in range(3):
+            assert not await given.polling().once()
+            told.append(list(given.told))
+        assert told == [[], [], ["anew"]]
+
+    play(story)
+
+
+# -- the desk ------------------------------------------------------------------------------------------------------
+
+
+def fetch(request: FetchRequest, max_wait_ms: int = 0) -> FetchAsked:
+    return FetchAsked(request, max_wait_ms, 1)
+
+
+def test_who_is_no_node_of_the_cluster_begins_no_session() -> None:
+    async def story(given: Given) -> None:
+        answer = await given.desk().fetch(fetch(whole()._replace(node=7)))
+        assert answer == FetchAnswer(ErrorCode.STALE_BROKER_EPOCH)
+        assert (await given.desk().fetch(fetch(whole()))).session == 1
+
+    play(story)
+
+
+def test_l7_a_fetch_waits_for_something_to_tell_and_one_that_is_cancelled_harms_nobody() -> None:
+    async def story(given: Given) -> None:
+        desk, request = given.desk(), whole()._replace(node_epoch=20)
+        request = request._replace(items=tuple(item._replace(last_epoch=-1) for item in request.items))
+        session = (await desk.fetch(fetch(request))).session
+        more = request._replace(session=session, session_epoch=1, items=())
+        await desk.fetch(fetch(more))
+        waiting = asyncio.create_task(desk.fetch(fetch(more._replace(session_epoch=2), 60_000)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        waiting = asyncio.create_task(desk.fetch(fetch(more._replace(session_epoch=3), 60_000)))
+        await asyncio.sleep(0)
+        given.disk.logs[ORDERS].append(3, ["a"])
+        given.replicas.appended(ORDERS)
+        given.replicas.serving.wake(0)
+        assert [len(part.records) for part in (await waiting).parts] == [1]
+
+    play(story)
+
+
+def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> None:
+    """G5a."""
+
+    async def story(given: Given) -> None:
+        desk = given.desk()
+        given.disk.logs[ORDERS].append(3, ["a", "b"])
+
+        async def ends(*asked: EpochAsked) -> list[EpochEnd]:
+            return await desk.epochs(THERE, asked)
+
+        assert await ends(
+            EpochAsked("orders", 0, 3, 3), EpochAsked("orders", 0, 2, 3), EpochAsked("orders", 5, 3, 3)
+        ) == [
+            EpochEnd("orders", 0, NONE, 3, 2),
+            EpochEnd("orders", 0, ErrorCode.FENCED_LEADER_EPOCH),
+            EpochEnd("orders", 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        assert ORDERS in given.replicas.led
+        assert await ends(EpochAsked("orders", 0, 4, 3)) == [EpochEnd("orders", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)]
+        assert ORDERS not in given.replicas.led
+        given.hears(topic(epoch=3, isr=(HERE,)))
+        assert ORDERS not in given.replicas.led
+
+    play(story)
+
+
+# -- who is in sync ------------------------------------------------------------------------------------------------
+
+
+def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer() -> None:
+    async def story(given: Given) -> None:
+        happened = asyncio.Event()
+        altering = Altering(
+            given.replicas,
+            given.image,
+            given,  # type: ignore[arg-type]
+            lambda: CONTROLLER,
+            now_ms=lambda: 0,
+            happened=happened.set,
+            failed=unheard,
+        )
+        heard: list[Any] = []
+        given.replicas.altered = lambda question, answer, now_ms: heard.append((question, answer))  # type: ignore[method-assign]
+        known = AlterIsr(ORDERS, 3, 3, ((HERE, 10),))
+        strange = AlterIsr(TopicPartition("strange", 0), 3, 3, ((HERE, 10),))
+        state = State(HERE, 3, (HERE,), partition_epoch=4)
+        for answer, code in (
+            (IsrAltered(NONE, (IsrResult(TOPIC, 0, NONE, state),)), NONE),
+            (IsrAltered(NONE, (IsrResult(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA),)), ErrorCode.INELIGIBLE_REPLICA),
+            (IsrAltered(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER),
+            (IsrAltered(NONE), ErrorCode.REQUEST_TIMED_OUT),
+            (Broken("gone"), ErrorCode.REQUEST_TIMED_OUT),
+        ):
+            given.answers, heard[:] = [answer], []
+            happened.clear()
+            altering.ask([known, strange])
+            await happened.wait()
+            assert [(question, answer.code) for question, answer in heard][:1] == [(known, code)]
+            assert heard[1][0] is strange
+            assert heard[1][1].code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+        assert [len(asked[1]) for asked in given.asked] == [1] * 5
+
+    play(story)
+
+
+# -- waits and flushes ---------------------------------------------------------------------------------------------
+
+
+def test_l2_an_append_hears_that_it_is_committed_or_that_its_epoch_is_over() -> None:
+    async def story(given: Given) -> None:
+        committing = Committing(given.replicas)
+        assert await committing.wait(TopicPartition("strange", 0), 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        gone, first, second = (committing.wait(ORDERS, end) for end in (1, 1, 2))
+        gone.cancel()
+        given.replicas.led[ORDERS].leader.halves[0].high_watermark = 1
+        committing.moved(ORDERS)
+        assert (await first, second.done()) == (NONE, False)
+        given.hears(topic(leader=THERE, epoch=4))
+        committing.moved(ORDERS)
+        assert await second is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+class SlowLog:
+    end = 1
+
+    def __init__(self) -> None:
+        self.flushes: list[int] = []
+
+    def flush(self) -> None:
+        self.flushes.append(self.end)
+
+
+def test_f3_one_round_of_flushes_runs_at_a_time_and_what_grew_meanwhile_takes_another() -> None:
+    async def story(given: Given) -> None:
+        log, rounds = SlowLog(), []
+
+        def told(flushed: Flushed) -> None:
+            rounds.append(flushed.done)
+
+        flushing = Flushing(lambda place: log, told, unheard)  # type: ignore[arg-type, return-value]
+        flushing.soon([ORDERS])
+        flushing.soon([ORDERS])
+        await asyncio.sleep(0)
+        flushing.soon([ORDERS])
+        assert not rounds
+        log.end = 2
+        flushing.soon([ORDERS])
+        await flushing.quiet()
+        assert rounds == [[ORDERS], [ORDERS]]
+        flushing.abandon()
+
+    play(story)
+
+
+def test_an_error_that_nobody_expected_is_heard() -> None:
+    async def story(given: Given) -> None:
+        heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        tasks = Tasks(heard.set_result)
+
+        async def mistaken() -> None:
+            raise ZeroDivisionError
+
+        tasks.start(mistaken())
+        with pytest.raises(ZeroDivisionError):
+            raise await heard
+        await tasks.ended()
+
+    play(story)

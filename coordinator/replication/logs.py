@@ -3,7 +3,7 @@
 By the thread that changes topics and appends: the loop's. Only `flush` may be called from others.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
@@ -27,6 +27,10 @@ Told: TypeAlias = Callable[[str], TopicView | None]
 
 OF_THE_LOG: Final = frozenset(field.alias or name for name, field in TopicSettings.model_fields.items())
 """Settings of a topic that its logs go by. Others are the cluster's."""
+
+
+def of_the_log(configs: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in configs.items() if key in OF_THE_LOG}
 
 
 @contextmanager
@@ -165,6 +169,25 @@ class StoredLogs:
             except StorageError:
                 continue
 
+    def use_settings(self, image: Image, names: Iterable[str]) -> None:
+        """What is set for these topics, or not any more, holds for their logs from now on. Words that a log of this
+        version does not understand leave its settings as they are."""
+        for name in names:
+            topic, held = image.topics[name], self._broker.topics().get(name)
+            if held is None or held.id != topic.topic_id:
+                continue
+            wanted = of_the_log(topic.configs)
+            changes = {**dict.fromkeys(held.configs), **wanted}
+            if wanted == held.configs:
+                continue
+            try:
+                change = self._broker.plan_change(name, changes)
+                self._broker.change([change])
+                for number in held.here:
+                    self._broker.use(change, number)
+            except StorageError as error:
+                logger.warning("topic settings not taken over", topic=name, error=str(error))
+
     def open(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
         known = self._open.get(place)
         if known is not None and known.topic_id == topic_id and known.log.failure is None:
@@ -203,5 +226,4 @@ class StoredLogs:
         if view is None or view.topic_id != topic_id:
             return Topic(name, topic_id, max(numbers) + 1, {}, name.startswith("__"), tuple(sorted(numbers)))
         partitions = max([*view.partitions, *numbers]) + 1
-        configs = {key: value for key, value in view.configs.items() if key in OF_THE_LOG}
-        return Topic(name, topic_id, partitions, configs, view.internal, tuple(sorted(numbers)))
+        return Topic(name, topic_id, partitions, of_the_log(view.configs), view.internal, tuple(sorted(numbers)))

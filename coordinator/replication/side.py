@@ -247,6 +247,7 @@ class ClusterSide:
 
     def _learned(self, changes: Changes) -> None:
         self.logs.prepare(self.replicas.me, self.image, changes)
+        self.logs.use_settings(self.image, changes.configs)
         self.replicas.learn(self.image, changes, self._now_ms())
         self.settle()
 

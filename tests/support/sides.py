@@ -215,6 +215,11 @@ class Sides:
         await node.start()
         self.up.append(node)
 
+    async def stop(self, node: SideNode) -> None:
+        self.up.remove(node)
+        await node.stop()
+        self.standing.lost(node.id)
+
     async def kill(self, node: SideNode) -> None:
         self.up.remove(node)
         await node.kill()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from muster.coordinator.errors import ErrorCode
+from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
 from tests.support.sides import Sides
@@ -99,5 +100,102 @@ def test_with_fewer_than_the_least_in_sync_nothing_is_acknowledged_until_one_is_
         await sides.until(lambda: len(leader.side.replicas.leaders[PLACE].isr) == 2)
         assert await leader.produce(PLACE, b"c") is ErrorCode.NONE
         assert read(leader.log(PLACE)) == [b"a", b"c"]
+
+    play(tmp_path, story)
+
+
+def fenced(log: Log, patches: pytest.MonkeyPatch) -> None:
+    log.fence("errno 5")
+
+
+def unflushable(log: Log, patches: pytest.MonkeyPatch) -> None:
+    flush = Log.flush
+
+    def fails(self: Log) -> None:
+        if self is log:
+            raise StorageError("errno 5")
+        flush(self)
+
+    patches.setattr(Log, "flush", fails)
+
+
+@pytest.mark.parametrize("breaks", [fenced, unflushable])
+def test_a_follower_whose_log_breaks_is_told_of_and_the_others_go_on(
+    tmp_path: Path, breaks: Callable[[Log, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F9: it leaves the in-sync replicas, and a partition beside it is copied on."""
+    beside = Topic("beside", b"b" * 16, (Assignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
+    other = TopicPartition("beside", 0)
+
+    async def story(sides: Sides) -> None:
+        sides.standing.make(ORDERS, beside)
+        leader = await sides.leader(PLACE)
+        assert await leader.produce(PLACE, b"a") is ErrorCode.NONE
+        broken = next(node for node in sides if node is not leader)
+        breaks(broken.log(PLACE), monkeypatch)
+        for value in values("b", 3):
+            assert await leader.produce(PLACE, value) is ErrorCode.NONE
+        await sides.until(lambda: PLACE in broken.side.replicas.offline)
+        await sides.until(lambda: broken.id not in in_sync(sides))
+        await sides.leader(other)
+        assert await leader.produce(other, b"c") is ErrorCode.NONE
+        await sides.until(lambda: broken.log(other).high_watermark == 1)
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_stops_in_order_begins_with_what_was_committed(tmp_path: Path) -> None:
+    """F4."""
+
+    async def story(sides: Sides) -> None:
+        leader = await sides.leader(PLACE)
+        for value in values("a", 5):
+            assert await leader.produce(PLACE, value) is ErrorCode.NONE
+        follower = next(node for node in sides if node is not leader)
+        await sides.until(lambda: follower.log(PLACE).high_watermark == 5)
+        await sides.stop(follower)
+        assert await leader.produce(PLACE, b"meanwhile") is ErrorCode.NONE
+        await sides.start(follower)
+        assert (follower.log(PLACE).high_watermark, follower.log(PLACE).end_offset) == (5, 5)
+        await sides.until(lambda: in_sync(sides) == {1, 2, 3})
+        await sides.until(lambda: follower.log(PLACE).high_watermark == 6)
+
+    play(tmp_path, story)
+
+
+def test_both_halves_of_a_shard_are_led_and_copied_as_one(tmp_path: Path) -> None:
+    offsets, ledger = TopicPartition(OFFSETS, 0), TopicPartition(LEDGER, 0)
+    topics = [
+        Topic(place.topic, place.topic.encode()[2:10] * 2, (Assignment((2, 3, 1)),), {"min.insync.replicas": "2"}, 0)
+        for place in (offsets, ledger)
+    ]
+
+    async def story(sides: Sides) -> None:
+        sides.standing.make(*topics)
+        leader = await sides.leader(offsets)
+        assert leader.leads(ledger)
+        assert await leader.produce(offsets, b"a") is ErrorCode.NONE
+        assert await leader.produce(ledger, b"b") is ErrorCode.NONE
+        await sides.kill(leader)
+        new = await sides.leader(offsets)
+        assert (read(new.log(offsets)), read(new.log(ledger))) == ([b"a"], [b"b"])
+        assert await new.produce(ledger, b"c") is ErrorCode.NONE
+
+    play(tmp_path, story)
+
+
+def test_a_topic_made_again_under_its_name_begins_empty_on_all(tmp_path: Path) -> None:
+    """A3: a copy of the former one is deleted, by its id, and never mixed with the new."""
+    again = Topic("orders", b"n" * 16, ORDERS.partitions, ORDERS.configs, version=0)
+
+    async def story(sides: Sides) -> None:
+        leader = await sides.leader(PLACE)
+        assert await leader.produce(PLACE, b"former") is ErrorCode.NONE
+        sides.standing.make(again)
+        await sides.until(lambda: all(node.side.logs.topic_id(PLACE) == again.topic_id for node in sides))
+        leader = await sides.leader(PLACE)
+        assert await leader.produce(PLACE, b"new") is ErrorCode.NONE
+        await sides.until(lambda: all(node.log(PLACE).high_watermark == 1 for node in sides))
+        assert [read(node.log(PLACE)) for node in sides] == [[b"new"]] * 3
 
     play(tmp_path, story)

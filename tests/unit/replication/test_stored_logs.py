@@ -130,3 +130,20 @@ def test_all_that_is_newly_assigned_is_taken_in_at_once_with_the_settings_a_log_
     assert [place.partition for place, _ in logs.held()] == [0, 1, 2]
     assert broker.topic("orders").configs.get("of.the.cluster.alone") is None
     assert broker.topic("orders").configs["retention.ms"] == "5000"
+
+
+def test_what_is_set_for_a_topic_holds_for_its_logs_from_then_on_and_after_a_start() -> None:
+    disk = MemoryFiles()
+    logs = logs_on(disk, image_of(1, 2, configs={"retention.ms": "5000", "cleanup.policy": "delete"}))
+    log = logs.open(PLACE, ID)
+    changed = image_of(1, 2, configs={"retention.ms": "7000", "min.insync.replicas": "1", "segment.bytes": "no"})
+    logs.use_settings(changed, ["orders"])
+    assert log.log.settings.retention_ms == 5000, "a word that is not understood changes nothing"
+    logs.use_settings(image_of(1, 2, configs={"retention.ms": "7000"}), ["orders"])
+    assert log.log.settings.retention_ms == 7000
+    logs.use_settings(image_of(1, 2, topic_id=OTHER_ID, configs={"retention.ms": "9000"}), ["orders"])
+    log.flush()
+    disk.crash()
+    again = logs_on(disk)
+    assert again.open(PLACE, ID).log.settings.retention_ms == 7000
+    assert list(again.held()) == [(PLACE, ID)]

@@ -212,12 +212,18 @@ class Session:
         await self.delete(path)
 
     async def commit(self, build: Callable[[Any], object]) -> None:
-        """Do all or nothing of what `build` puts on kazoo's transaction; the error of the failed step is raised."""
+        """Do all or nothing of what `build` puts on kazoo's transaction; the error of the failed step is raised, and
+        its `step` says which that was."""
         transaction = self.client.transaction()
         build(transaction)
         results = await self.perform(lambda c: transaction.commit_async())
-        if failed := [result for result in results if isinstance(result, Exception)]:
-            raise in_our_words(next((error for error in failed if not is_consequence(error)), failed[0]))
+        failed = [(step, result) for step, result in enumerate(results) if isinstance(result, Exception)]
+        if failed:
+            step, error = next((each for each in failed if not is_consequence(each[1])), failed[0])
+            raised = in_our_words(error)
+            if isinstance(raised, errors.ZooKeeperError):
+                raised.step = step
+            raise raised
 
     async def sync(self, path: str) -> None:
         """Have the server that this session talks to catch up with the leader, before it is read."""

@@ -4,7 +4,11 @@ INSTALL = "install it with: pip install 'muster-groups[zookeeper]'"
 
 
 class ZooKeeperError(Exception):
-    """Anything that ZooKeeper, or the way to it, refused. The message says what and what helps."""
+    """Anything that ZooKeeper, or the way to it, refused. The message says what and what helps.
+
+    step: of a transaction, which of its steps failed, counted from 0; None where that is not known."""
+
+    step: int | None = None
 
 
 class ExtraMissing(ZooKeeperError):

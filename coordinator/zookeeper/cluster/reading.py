@@ -1,0 +1,184 @@
+"""Nodes, topics and states as they lie in ZooKeeper, read in parallel. What cannot be read is named and left out (C13).
+
+What `Nodes` and `Topics` read is watched: `changed` is called, on the loop, when `read` would give something else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace as with_
+
+from muster.coordinator.cluster.controller import events
+from muster.coordinator.cluster.facts import Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.image import Known
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.connect import Fired, Session
+from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+
+Warn = Callable[[str], None]
+
+
+async def registered(session: Session, node_id: int) -> Node | None:
+    """A node as it is registered, its epoch told; None if it is not, or is no node of a cluster (Z2). Raises
+    MalformedZnode."""
+    found = await session.get(paths.broker(node_id))
+    return None if found is None else layout.read_registration(paths.broker(node_id), found.data, found.made)
+
+
+class Nodes:
+    """All registrations, read again as a whole: they are few, and each may have been made anew."""
+
+    def __init__(self, session: Session, changed: Callable[[], None], warn: Warn) -> None:
+        self._session = session
+        self._changed = changed
+        self._warn = warn
+        self._told: set[str] = set()
+
+    async def read(self) -> dict[int, Node]:
+        """By node id. Raises ZooKeeper's weather."""
+        names = await self._session.children(paths.BROKER_IDS, self._fired) or []
+        found = await at_most((int(name) for name in names if paths.is_decimal(name)), self._one)
+        return {node.id: node for node in found if node is not None}
+
+    async def _one(self, node_id: int) -> Node | None:
+        path = paths.broker(node_id)
+        try:
+            znode = await self._session.get(path)
+            if znode is None:
+                return None
+            node = layout.read_registration(path, znode.data, znode.made)
+        except MalformedZnode as error:
+            self._once(str(error))
+            return None
+        if node is None:
+            self._once(f"{path} is no node of a cluster (no muster.directory, or other features): it does not count")
+        return node
+
+    def _once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._warn(text)
+
+    def _fired(self, fired: Fired) -> None:
+        self._changed()
+
+
+class Topics:
+    """Topics with what is set for them, each read once, and again when its watch or a change of settings says so."""
+
+    def __init__(self, session: Session, changed: Callable[[], None], warn: Warn) -> None:
+        self._session = session
+        self._changed = changed
+        self._warn = warn
+        self._known: dict[str, Topic | None] = {}
+        """None: what cannot be read."""
+        self._suspect: set[str] = set()
+        self._list_is_stale = True
+
+    def suspect(self, name: str) -> None:
+        """Its settings are others than before."""
+        self._suspect.add(name)
+
+    def suspect_all(self) -> None:
+        self._list_is_stale = True
+        self._suspect.update(self._known)
+
+    async def read(self) -> events.TopicsSeen:
+        """All of them where the list had to be read, else those that changed. Raises ZooKeeper's weather."""
+        complete, suspect = self._list_is_stale, self._suspect
+        self._list_is_stale, self._suspect = False, set()
+        try:
+            names = set(self._known)
+            if complete:
+                names = set(await self._session.children(paths.BROKER_TOPICS, self._list_fired) or ())
+                for name in self._known.keys() - names:
+                    del self._known[name]
+            wanted = sorted((names - self._known.keys()) | (suspect & names))
+            await at_most(wanted, self._one)
+        except ZooKeeperError:
+            self._list_is_stale |= complete
+            self._suspect |= suspect
+            raise
+        looked_at = sorted(self._known) if complete else wanted
+        found = tuple(topic for name in looked_at if (topic := self._known.get(name)) is not None)
+        gone = () if complete else tuple(name for name in wanted if name not in self._known)
+        return events.TopicsSeen(found, complete, gone)
+
+    async def _one(self, name: str) -> None:
+        path = paths.topic(name)
+        znode = await self._session.get(path, self._topic_fired)
+        if znode is None:
+            self._known.pop(name, None)
+            return
+        try:
+            topic = layout.read_topic(path, znode.data, await self._configs(name))
+            self._known[name] = with_(topic, version=znode.version)
+        except MalformedZnode as error:
+            self._warn(
+                f"a topic stays as it was: {error}" if self._known.get(name) else f"a topic is left out: {error}"
+            )
+            self._known.setdefault(name, None)
+
+    async def _configs(self, name: str) -> Mapping[str, str]:
+        path = paths.config_topic(name)
+        znode = await self._session.get(path)
+        try:
+            return {} if znode is None or not znode.data else layout.read_config(path, znode.data)
+        except MalformedZnode as error:
+            known = self._known.get(name)
+            self._warn(f"settings of a topic stay as they were: {error}")
+            return {} if known is None else known.configs
+
+    # kazoo tells watches apart by what they call, so these are methods.
+
+    def _list_fired(self, fired: Fired) -> None:
+        self._list_is_stale = True
+        self._note(fired)
+
+    def _topic_fired(self, fired: Fired) -> None:
+        self._suspect.add(fired.path.rpartition("/")[2])
+        self._note(fired)
+
+    def _note(self, fired: Fired) -> None:
+        if fired.kind == "session":
+            self.suspect_all()  # every watch went with the connection
+        self._changed()
+
+
+async def read_version(session: Session, warn: Warn) -> events.ClusterVersion:
+    """`/muster/cluster/version` as the ensemble has it now. One that cannot be read says nothing but its version: no
+    write is found done by it, and the next one replaces it."""
+    await session.sync(layout.CLUSTER_VERSION)
+    found = await session.get(layout.CLUSTER_VERSION)
+    if found is None:
+        return events.ClusterVersion()
+    try:
+        read = layout.read_cluster_version(layout.CLUSTER_VERSION, found.data)
+    except MalformedZnode as error:
+        warn(str(error))
+        return events.ClusterVersion(version=found.version)
+    return events.ClusterVersion(Known(read.controller_epoch, read.sequence), found.version)
+
+
+async def read_states(
+    session: Session, topics: Iterable[Topic], warn: Warn
+) -> tuple[dict[TopicPartition, State], tuple[TopicPartition, ...]]:
+    """The states that there are, and which cannot be read."""
+    states: dict[TopicPartition, State] = {}
+    broken: list[TopicPartition] = []
+
+    async def one(place: TopicPartition) -> None:
+        path = paths.partition_state(*place)
+        znode = await session.get(path)
+        if znode is None:
+            return
+        try:
+            states[place] = layout.read_state(path, znode.data, znode.version)
+        except MalformedZnode as error:
+            warn(str(error))
+            broken.append(place)
+
+    await at_most(
+        (TopicPartition(topic.name, number) for topic in topics for number in range(len(topic.partitions))), one
+    )
+    return states, tuple(sorted(broken))

@@ -1,0 +1,178 @@
+"""A cluster node's place in `/brokers/ids` (Z2, Z3): taken at the start, kept right from then on.
+
+The node epoch is the transaction that made the registration: one that is made anew has a higher one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
+from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
+from muster.coordinator.zookeeper.registry import IdTaken
+
+RETRY_S = 0.1
+ROOTS = (
+    *paths.PERSISTENT_ROOTS,
+    layout.CONFIG_BROKERS,
+    layout.CONFIG_CHANGES,
+    layout.CLUSTER_VERSION.rpartition("/")[0],
+)
+"""Folders that are watched, or are the parents of what a multi makes."""
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class OtherKind(ZooKeeperError):
+    """Nodes are registered that are beside each other, and make no cluster."""
+
+
+class Registration:
+    """node: how it registers now (its epoch is not looked at); first: where clients of that era go.
+
+    on_registered is told the node epoch of each registration, on the loop.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        node: Callable[[], Node],
+        *,
+        first: Callable[[], Endpoint],
+        wall_ms: Callable[[], int],
+        on_registered: Callable[[int], None] = lambda epoch: None,
+    ) -> None:
+        self._session = session
+        self._node = node
+        self._first = first
+        self._wall_ms = wall_ms
+        self._on_registered = on_registered
+        self._path = paths.broker(node().id)
+        self._stale = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._over = NO_EPOCH
+        self.epoch = NO_EPOCH
+        """That of the registration; NO_EPOCH while there is none."""
+
+    async def register(self) -> int:
+        """Register, once, at the start; the node epoch. Raises OtherKind, IdTaken (both name who is there), and
+        ZooKeeper's weather. The node has locked its data directory by then: who is registered with the same is its own
+        former life."""
+        for root in ROOTS:
+            await self._session.ensure(root)
+        await self._must_be_of_a_kind()
+        await self._take()
+        return self.epoch
+
+    def start(self) -> None:
+        """Keep it right from now on."""
+        self._session.on_state(self._session_changed)
+        self._stale.set()
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self) -> None:
+        """Look after nothing any more. The registration goes with the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def anew(self, epoch: int) -> None:
+        """The controller says that the registration of this epoch counts no more (C9): make another."""
+        if epoch == self.epoch != NO_EPOCH:
+            self._over = epoch
+            self._stale.set()
+
+    async def _must_be_of_a_kind(self) -> None:
+        others = []
+        for name in await self._session.children(paths.BROKER_IDS) or ():
+            path = f"{paths.BROKER_IDS}/{name}"
+            znode = await self._session.get(path)
+            if znode is not None and is_alone(path, znode):
+                found = paths.read_broker(path, znode.data)
+                others.append(f"{name} at {found.host}:{found.port}")
+        if others:
+            raise OtherKind(
+                f"ZooKeeper at {self._session.connect} has nodes that make no cluster: {', '.join(others)}; this one "
+                "has inter.broker.listeners. Give the cluster a chroot of its own in zookeeper.connect, or set "
+                "inter.broker.listeners for all of them"
+            )
+
+    async def _keep(self) -> None:
+        while True:
+            await self._stale.wait()
+            await self._session.connected()
+            self._stale.clear()
+            try:
+                await self._take()
+            except IdTaken as error:
+                log.error("not registered", why=str(error))  # its end wakes us
+            except ZooKeeperError as error:
+                log.debug("not registered for now", why=str(error))
+                self._stale.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _take(self) -> None:
+        """Be registered by this session, and watch it. Raises IdTaken."""
+        while True:
+            found = await self._session.get(self._path, self._fired)
+            if found is not None and found.owner == self._session.id and found.made != self._over:
+                break
+            if found is not None and found.owner != self._session.id:
+                self._must_be_own(found)
+            try:
+                await self._make(instead=found is not None)
+            except (NodeExists, NoNode, BadVersion):
+                continue  # its former life has ended just now
+        if found.made != self.epoch:
+            self.epoch = found.made
+            log.info("registered", path=self._path, epoch=found.made)
+            self._on_registered(found.made)
+
+    async def _make(self, *, instead: bool) -> None:
+        body = layout.registration_json(self._node(), timestamp_ms=self._wall_ms(), first=self._first())
+
+        def build(together: Any) -> None:
+            if instead:
+                together.delete(self._path)
+            together.create(self._path, body, ephemeral=True)
+
+        await self._session.commit(build)
+
+    def _must_be_own(self, found: Znode) -> None:
+        try:
+            holder = layout.read_registration(self._path, found.data, found.made)
+        except MalformedZnode as error:
+            raise IdTaken(f"{error}; it is held by another session, so this node does not take its place") from error
+        mine = self._node()
+        if holder is not None and holder.directory == mine.directory:
+            return
+        where = paths.read_broker(self._path, found.data)
+        raise IdTaken(
+            f"broker id {mine.id} is registered by the node at {where.host}:{where.port} already, with another data "
+            f"directory ({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or "
+            "stop that one; if it has just crashed, its registration goes with its session, within "
+            f"{self._session.session_timeout_ms} ms"
+        )
+
+    def _fired(self, fired: Fired) -> None:
+        self._stale.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self.epoch = NO_EPOCH
+        if state is SessionState.CONNECTED:
+            self._stale.set()
+
+
+def is_alone(path: str, znode: Znode) -> bool:
+    """Whether it is the registration of a node that makes no cluster. What cannot be read is none."""
+    try:
+        return layout.read_registration(path, znode.data, znode.made) is None and b'"muster"' not in znode.data
+    except MalformedZnode:
+        return False

@@ -1,0 +1,259 @@
+"""A cluster's facts in a real ZooKeeper: registrations, a controller's writes, what is read back and asked for."""
+
+import asyncio
+
+import pytest
+
+from muster.coordinator.cluster.controller import effects, events
+from muster.coordinator.cluster.controller.effects import Marker
+from muster.coordinator.cluster.controller.events import ClusterVersion, Failure
+from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.image import Known
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.cluster.admin import CHANGES_MS, ConfigChanges, Markers, take_producer_ids
+from muster.coordinator.zookeeper.cluster.reading import Nodes, Topics, read_states, read_version
+from muster.coordinator.zookeeper.cluster.registration import OtherKind, Registration
+from muster.coordinator.zookeeper.cluster.writing import Writer
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.registry import IdTaken
+from tests.integration.conftest import Run
+from tests.integration.zookeeper.test_zookeeper_session import expire, session
+
+DIRECTORY = "a" * 22
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+STATE = State(2, 7, (2, 3), (1,), {1: "x", 2: "y"}, controller_epoch=4, cause="node 1 died")
+
+
+def node(directory: str = DIRECTORY, node_id: int = 1) -> Node:
+    return Node(node_id, NO_EPOCH, directory, endpoints=(Endpoint("REPLICATION", "h", 9094),), rack="r1")
+
+
+def registration(zk: Session, directory: str = DIRECTORY) -> Registration:
+    return Registration(zk, lambda: node(directory), first=lambda: Endpoint("PLAINTEXT", "h", 9092), wall_ms=lambda: 5)
+
+
+class Told(asyncio.Queue[int]):
+    """Node epochs, as they are told."""
+
+    async def next(self) -> int:
+        async with asyncio.timeout(30):
+            return await self.get()
+
+
+def unheard(text: str) -> None:
+    raise AssertionError(text)
+
+
+async def reign(zk: Session) -> None:
+    await zk.create(paths.CONTROLLER_EPOCH, b"4")
+    for root in ("/muster/cluster", paths.BROKER_TOPICS, paths.DELETE_TOPICS, paths.CONFIG_TOPICS):
+        await zk.ensure(root)
+
+
+def writer(zk: Session) -> Writer:
+    return Writer(zk, draw_id=lambda: bytes(16), configs_of=lambda name: {"cleanup.policy": "compact"})
+
+
+def write(sequence: int, at: int, *operations: effects.Operation, epoch_version: int = 0) -> effects.Write:
+    return effects.Write(4, epoch_version, sequence, at, operations)
+
+
+def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as one, session(zookeeper) as two, session(zookeeper) as three:
+            first = await registration(one).register()
+            second = await registration(two).register()  # Z3: its own directory, so it is gone
+            assert second > first
+            with pytest.raises(IdTaken, match="registered by the node at h:9092 already, with another data directory"):
+                await registration(three, "b" * 22).register()
+            found = await three.get(paths.broker(1))
+            assert found is not None
+            assert (found.made, found.owner) == (second, two.id)
+            assert await Nodes(three, lambda: None, unheard).read() == {
+                1: Node(1, second, DIRECTORY, endpoints=(Endpoint("REPLICATION", "h", 9094),), rack="r1")
+            }
+
+    run(story)
+
+
+def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            told = Told()
+            kept = Registration(
+                zk,
+                node,
+                first=lambda: Endpoint("PLAINTEXT", "h", 9092),
+                wall_ms=lambda: 5,
+                on_registered=told.put_nowait,
+            )
+            first = await kept.register()
+            assert await told.next() == first
+            kept.start()
+            kept.anew(kept.epoch - 1)  # of a former registration: nothing to do
+            kept.anew(kept.epoch)
+            second = await told.next()
+            await asyncio.to_thread(expire, zk)
+            third = await told.next()
+            await zk.delete(paths.broker(1))  # by hand
+            assert first < second < third < await told.next()
+            await kept.stop()
+
+    run(story)
+
+
+def test_nodes_that_make_no_cluster_are_named(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await zk.create(paths.broker(7), paths.BrokerRegistration("old", 9092).to_json())
+            with pytest.raises(OtherKind, match="7 at old:9092"):
+                await registration(zk).register()
+            warned: list[str] = []
+            nodes = Nodes(zk, lambda: None, warned.append)
+            assert [await nodes.read(), await nodes.read()] == [{}, {}]
+            assert len(warned) == 1
+
+    run(story)
+
+
+def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await reign(zk)
+            desk = writer(zk)
+            made = effects.MakeTopic("t", (Assignment((1, 2, 3)), Assignment((2, 3, 1))))
+            assert await desk.write(write(1, NO_EPOCH, made)) == events.Written(1)
+            done = await desk.write(write(2, 0, *(effects.PutState(each, STATE, NO_EPOCH) for each in (T0, T1))))
+            assert done == events.Written(2)
+            found = await zk.get("/brokers/topics/t/partitions/1/state")
+            assert found is not None
+            assert found.data == (
+                b'{"controller_epoch":4,"leader":2,"version":1,"leader_epoch":7,"isr":[2,3],'
+                b'"muster":{"elr":[1],"dirs":{"1":"x","2":"y"},"cause":"node 1 died"}}'
+            )
+            version = await zk.get("/muster/cluster/version")
+            assert version is not None
+            assert version.data == b'{"version":1,"controller_epoch":4,"sequence":2}'
+            assert await read_version(zk, unheard) == ClusterVersion(Known(4, 2), 1)
+            topics = Topics(zk, lambda: None, unheard)
+            seen = await topics.read()
+            assert seen == events.TopicsSeen(
+                (Topic("t", bytes(16), made.partitions, {"cleanup.policy": "compact"}, 0),), complete=True
+            )
+            states, broken = await read_states(zk, seen.topics, unheard)
+            assert broken == ()
+            assert {place: state.partition_epoch for place, state in states.items()} == {T0: 0, T1: 0}
+            # A topic is deleted with all that is below it, its settings and its marker.
+            await zk.create(paths.delete_topic("t"))
+            await zk.create("/brokers/topics/t/partitions/0/left/behind")
+            drops = (*(effects.DropState(each, 0) for each in (T0, T1)), effects.DropTopic("t", 0))
+            assert await desk.write(write(3, 1, *drops)) == events.Written(3)
+            for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
+                assert not await zk.exists(path)
+
+    run(story)
+
+
+def test_what_a_write_failed_on_is_told(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await reign(zk)
+            desk = writer(zk)
+            await desk.write(write(1, NO_EPOCH, effects.MakeTopic("t", (Assignment((1,)),))))
+            put = effects.PutState(T0, STATE, NO_EPOCH)
+            assert await desk.write(write(2, 0, put, epoch_version=1)) == events.WriteFailed(2, Failure.EPOCH)
+            assert not await zk.exists("/brokers/topics/t/partitions")  # nothing is left of it
+            assert await desk.write(write(2, 7, put)) == events.WriteFailed(2, Failure.VERSION)
+            assert await desk.write(write(2, 0, put)) == events.Written(2)
+            assert await desk.write(write(3, 1, put._replace(at=4))) == events.WriteFailed(3, Failure.VERSION)
+            gone = effects.PutState(TopicPartition("gone", 0), STATE, NO_EPOCH)
+            assert await desk.write(write(3, 1, gone)) == events.WriteFailed(3, Failure.VERSION)
+            assert await read_version(zk, unheard) == ClusterVersion(Known(4, 2), 1)
+        assert await desk.write(write(3, 1)) == events.WriteFailed(3, Failure.LOST)
+
+    run(story)
+
+
+def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> None:
+    """C13: the others go on; a topic that was known stays as it was."""
+
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await reign(zk)
+            warned: list[str] = []
+            await writer(zk).write(write(1, NO_EPOCH, effects.MakeTopic("t", (Assignment((1,)), Assignment((1,))))))
+            await zk.create("/brokers/topics/bad", b"?")
+            await zk.create("/brokers/topics/t/partitions/1/state", b"[]")
+            fired = asyncio.Event()
+            topics = Topics(zk, fired.set, warned.append)
+            seen = await topics.read()
+            assert [topic.name for topic in seen.topics] == ["t"]
+            assert "/brokers/topics/bad" in warned[0]
+            assert await read_states(zk, seen.topics, warned.append) == ({}, (T1,))
+            await zk.put("/brokers/topics/t", b"?")
+            await fired.wait()
+            assert (await topics.read()).topics == seen.topics
+            await zk.write("/muster/cluster/version", b"?")
+            assert await read_version(zk, warned.append) == ClusterVersion(version=1)
+
+    run(story)
+
+
+def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await reign(zk)
+            warned: list[str] = []
+            fired = asyncio.Event()
+            markers = Markers(zk, fired.set, warned.append)
+            assert await markers.read() == []
+            await zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T0]))
+            await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json({T1: (4, 5)}))
+            await zk.create(paths.delete_topic("t"))
+            await fired.wait()
+            delete = events.DeleteTopics(("t",))
+            preferred = events.ElectLeaders(None, (T0,))
+            assert await markers.read() == [preferred, events.Reassign(None, {T1: (4, 5)}), delete]
+            assert await markers.read() == [delete]
+            await markers.remove(effects.Remove(Marker.DELETE, "t"))
+            await markers.remove(effects.Remove(Marker.REASSIGN))
+            await zk.put(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T1]))
+            await markers.remove(effects.Remove(Marker.PREFERRED))  # of the first: another is there by now
+            assert await markers.read() == [events.ElectLeaders(None, (T1,))]
+            await zk.create(layout.REASSIGN_PARTITIONS, b"?")
+            assert await markers.read() == []
+            assert not await zk.exists(layout.REASSIGN_PARTITIONS)
+            assert len(warned) == 1
+
+    run(story)
+
+
+def test_changes_of_settings_are_told_once_and_go_after_a_quarter_of_an_hour(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            clock = [0]
+            changes = ConfigChanges(zk, lambda: None, unheard, lambda: clock[0])
+            assert await changes.read() == set()
+            path = f"{layout.CONFIG_CHANGE}0000000001"
+            await zk.create(path, layout.config_change_json("topics/t"))
+            assert await changes.read() == {("topics", "t")}
+            found = await zk.get(path)
+            assert found is not None
+            clock[0] = found.created_ms + CHANGES_MS - 1
+            assert await changes.read() == set()
+            assert await zk.exists(path)
+            clock[0] += 1
+            assert await changes.read() == set()
+            assert not await zk.exists(path)
+
+    run(story)
+
+
+def test_no_producer_id_is_taken_twice(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as one, session(zookeeper) as two:
+            blocks = await asyncio.gather(*(take_producer_ids(zk, 1) for zk in (one, two) for _ in range(5)))
+            assert sorted(block.first for block in blocks) == [1_000 * number for number in range(10)]
+
+    run(story)

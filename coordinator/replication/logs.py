@@ -4,7 +4,7 @@ By the thread that changes topics and appends: the loop's. Only `flush` may be c
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 import structlog
@@ -96,6 +96,7 @@ class StoredLog:
     def append_as_follower(self, records: Records) -> None:
         assert isinstance(records, Buffer)
         self._look()
+        replica.follow(self.log)
         try:
             replica.append_as_follower(self.log, records, self._clock_ms())
         except LogDamaged as error:  # what lies here
@@ -154,20 +155,30 @@ class StoredLogs:
         return topic.id if topic is not None and place.partition in topic.here else None
 
     def prepare(self, me: int, image: Image, changes: Changes) -> None:
-        """Take in at once what the image newly assigns to this node: one write of the catalog instead of one for each.
-        What cannot be taken in says so when it is opened."""
+        """Take in at once what the image newly assigns to this node, and write down at once which epochs begin here: a
+        write or two instead of one for each, where there are many. What cannot be done says so when it is opened, or
+        led (L1)."""
         wanted: dict[str, list[int]] = {}
         for moved in changes.partitions:
             topic = image.topics[moved.place.topic]
             if me in moved.after.replicas and self.topic_id(moved.place) != topic.topic_id:
                 wanted.setdefault(moved.place.topic, []).append(moved.place.partition)
+        topics = []
         for name, numbers in wanted.items():
             topic_id = image.topics[name].topic_id
-            try:
+            with suppress(StorageError):
                 self._set_aside_former(name, topic_id)
-                self._broker.host([self._topic(name, topic_id, numbers)])
-            except StorageError:
-                continue
+                topics.append(self._topic(name, topic_id, numbers))
+        with suppress(StorageError):
+            self._broker.host(topics)
+        self._broker.lead(
+            {
+                moved.place: moved.after.leader_epoch
+                for moved in changes.partitions
+                if moved.after.leader == me
+                and (moved.before is None or moved.before.leader_epoch != moved.after.leader_epoch)
+            }
+        )
 
     def use_settings(self, image: Image, names: Iterable[str]) -> None:
         """What is set for these topics, or not any more, holds for their logs from now on. Words that a log of this

@@ -67,6 +67,7 @@ def test_nothing_acknowledged_is_lost_with_the_leader_which_comes_back_and_gives
         await sides.kill(old)
         new = await sides.leader(PLACE)
         assert new.id != old.id
+        await sides.until(lambda: old.id in new.refused)  # C9: who did not answer may be looked at
         for value in values("b", 10):
             assert await new.produce(PLACE, value) is ErrorCode.NONE
         assert in_sync(sides) == {2, 3}

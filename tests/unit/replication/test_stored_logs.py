@@ -56,8 +56,12 @@ def test_what_a_leader_reads_goes_to_the_end_and_a_follower_takes_it() -> None:
     leader, follower = opened(), opened()
     leader.lead(5)
     leader.log.append(batch(b"a"), T0)
+    follower.lead(2)
     follower.append_as_follower(leader.read(0, 1 << 20))
     assert (leader.high_watermark, follower.end, follower.last_epoch) == (0, 1, 5)
+    assert (leader.log.following, follower.log.following) == (False, True), "whose work retention is (F8)"
+    leader.rest()
+    assert leader.log.following
     assert (follower.epoch_at(0), follower.epoch_at(1), follower.end_for_epoch(5)) == (5, -1, (5, 1))
 
 
@@ -147,3 +151,17 @@ def test_what_is_set_for_a_topic_holds_for_its_logs_from_then_on_and_after_a_sta
     again = logs_on(disk)
     assert again.open(PLACE, ID).log.settings.retention_ms == 7000
     assert list(again.held()) == [(PLACE, ID)]
+
+
+def test_l1_epochs_that_begin_here_are_written_down_together_and_only_those() -> None:
+    disk = MemoryFiles()
+    image = Image()
+    views = {number: PartitionView(leader, 7, 0, (1, 2), (), (1, 2)) for number, leader in enumerate((1, 2, 1))}
+    told = ClusterState(epoch=1, sequence=1, full=True, topics=(TopicView(ID, "orders", {}, views),))
+    changes = image.apply(told)
+    assert changes is not None
+    logs = logs_on(disk, image)
+    logs.prepare(1, image, changes)
+    disk.crash()
+    again = logs_on(disk, image)
+    assert [again.open(place, ID).log.epochs.entries for place, _ in again.held()] == [[(7, 0)], [], [(7, 0)]]

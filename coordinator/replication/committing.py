@@ -45,3 +45,11 @@ class Committing:
                 done.set_result(code)
         if still:
             self._waiting[place] = still
+
+    def end(self) -> None:
+        """This node stops: whoever waits hears that it leads no more."""
+        waiting, self._waiting = self._waiting, {}
+        for waits in waiting.values():
+            for _, _, done in waits:
+                if not done.done():
+                    done.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -201,6 +201,8 @@ class ClusterSide:
             self.replicas.appended(place)
             self._flushing.soon([place])
         done = self._committing.wait(place, end)
+        if self._stopped:
+            self._committing.end()
         self.settle()
         return done
 
@@ -277,6 +279,7 @@ class ClusterSide:
     async def _let_go(self) -> None:
         self._stopped = True
         self._door.drain()
+        self._committing.end()
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.stop()

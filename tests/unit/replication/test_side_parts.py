@@ -323,3 +323,14 @@ def test_an_error_that_nobody_expected_is_heard() -> None:
         await tasks.ended()
 
     play(story)
+
+
+def test_who_waits_as_the_node_stops_hears_that_it_leads_no_more() -> None:
+    async def story(given: Given) -> None:
+        committing = Committing(given.replicas)
+        gone, waiting = committing.wait(ORDERS, 1), committing.wait(ORDERS, 1)
+        gone.cancel()
+        committing.end()
+        assert await waiting is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)

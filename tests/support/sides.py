@@ -32,7 +32,12 @@ CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
 CONTROLLER = 9
 PATIENCE_S = 60.0
 SETTINGS = ClusterSettings.model_validate(
-    {"replica.fetch.wait.max.ms": 100, "replica.fetch.backoff.ms": 20, "replica.lag.time.max.ms": 2_000}
+    {
+        "replica.fetch.wait.max.ms": 100,
+        "replica.fetch.backoff.ms": 20,
+        "replica.lag.time.max.ms": 2_000,
+        "replica.high.watermark.checkpoint.interval.ms": 50,
+    }
 )
 
 

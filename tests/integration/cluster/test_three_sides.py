@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from muster.coordinator.errors import ErrorCode
+from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
@@ -160,6 +161,34 @@ def test_a_node_that_stops_in_order_begins_with_what_was_committed(tmp_path: Pat
         assert (follower.log(PLACE).high_watermark, follower.log(PLACE).end_offset) == (5, 5)
         await sides.until(lambda: in_sync(sides) == {1, 2, 3})
         await sides.until(lambda: follower.log(PLACE).high_watermark == 6)
+
+    play(tmp_path, story)
+
+
+def test_how_far_is_committed_is_written_down_every_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F4: a follower that is killed begins with what it was told before."""
+    write = Broker.checkpoint_high_watermarks
+
+    async def story(sides: Sides) -> None:
+        loop, written = asyncio.get_running_loop(), []
+
+        def noted(broker: Broker) -> None:
+            high_watermark = broker.log(*PLACE).high_watermark if "orders" in broker.topics() else 0
+            write(broker)
+            written.append((broker, high_watermark))
+            loop.call_soon_threadsafe(sides.happened.set)
+
+        monkeypatch.setattr(Broker, "checkpoint_high_watermarks", noted)
+        leader = await sides.leader(PLACE)
+        for value in values("a", 5):
+            assert await leader.produce(PLACE, value) is ErrorCode.NONE
+        follower = next(node for node in sides if node is not leader)
+        await sides.until(lambda: (follower.broker, 5) in written)
+        await sides.kill(follower)
+        await sides.start(follower)
+        assert follower.log(PLACE).high_watermark == 5
 
     play(tmp_path, story)
 

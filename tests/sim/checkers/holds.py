@@ -271,9 +271,12 @@ class WhatIsHeldStays(Checker):
         drained = drained_members(holds, after.who)
         pinned = {(pin.topic, pin.partition) for pin in holds.pins}
         had = as_now(before, after, lambda *_: True)
+        freed = {cell for other, cells in owned(before.situation).items() if other not in after.who for cell in cells}
         for member_id in drained:
             self.world.census["plans with drained members"] += 1
-            new = aims(core, group_id, after).get(member_id, set()) - had.get(member_id, set()) - pinned
+            # What it was to have already and somebody who went worked on became its own by that; it goes by the budget.
+            own = had.get(member_id, set()) | (before.aims.get(member_id, set()) & freed)
+            new = aims(core, group_id, after).get(member_id, set()) - own - pinned
             others = [m for m in after.who if m not in drained]
             if gained := {cell for cell in new if any(reads(after, other, cell) for other in others)}:
                 self.fail(f"{group_id}: {member_id} is drained, and got {sorted(gained)}")

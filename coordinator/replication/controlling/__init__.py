@@ -1,0 +1,1 @@
+"""The half of a node that may be the controller."""

@@ -1,0 +1,347 @@
+"""A node's candidacy for controller, and the controller's machine while it is elected: its orders carried out.
+
+The rules are `cluster.controller`'s. Each request is answered once: by the machine, or with NOT_CONTROLLER (41) where
+there is none, be it that the reign has ended meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+import structlog
+
+from muster.coordinator.cluster.controller import effects, events
+from muster.coordinator.cluster.controller.effects import Answered, IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.machine import Controller
+from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.facts import Node, TopicPartition
+from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
+from muster.coordinator.config import Address
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.controlling.watching import RETRY_S, Watching
+from muster.coordinator.replication.reaching import refusals
+from muster.coordinator.replication.words import NodeName
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster.layout import REPLICATION
+from muster.coordinator.zookeeper.cluster.reading import read_version, registered
+from muster.coordinator.zookeeper.cluster.writing import Writer
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+
+MOST_WAITING: Final = 10_000
+"""Requests that wait for an answer; the next one is told that this is not the controller, and asks again."""
+MOST_PAUSE_S: Final = 1.0
+"""Between two readings of all states, where one write after the other fails on one."""
+
+Body = TypeVar("Body", bound=effects.Body)
+
+log = structlog.get_logger("muster.replication")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a seat needs of its node.
+
+    image: what it knows as one of the cluster. now_ms: its monotonic clock. draw_id: 16 random bytes; configs_of: what
+    an internal topic sets. note hears of elections, warn of what was skipped.
+    """
+
+    image: Callable[[], Image]
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    draw_id: Callable[[], bytes]
+    configs_of: Callable[[str], Mapping[str, str]] = lambda name: {}
+    note: Callable[[effects.Note], None] = lambda note: None
+    warn: Callable[[str], None] = lambda text: log.warning("the controller skipped something", why=text)
+
+
+class Seat:
+    """`start` it in the loop it lives in. seated: who holds `/controller`, and its door between nodes, as last seen."""
+
+    def __init__(self, session: Session, node_id: int, settings: Settings, around: Surroundings) -> None:
+        self._session = session
+        self._id = node_id
+        self._settings = settings
+        self._around = around
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(session, draw_id=around.draw_id, configs_of=around.configs_of)
+        self._election = Election(
+            session,
+            paths.CONTROLLER,
+            lambda: paths.controller_json(node_id, around.wall_ms()),
+            epoch_path=paths.CONTROLLER_EPOCH,
+            on_elected=self._elected,
+            on_resigned=self._ended,
+            on_seen=self._seen,
+            resume=False,
+        )
+        self._machine: Controller | None = None
+        self._watching: Watching | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of this reign."""
+        self._looking: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
+        self._wake: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._request = 0
+        self._waiting: dict[int, tuple[asyncio.Future[Any], effects.Body]] = {}
+        self.seated: tuple[int, Address] | None = None
+
+    def start(self) -> None:
+        self._election.start()
+
+    async def close(self) -> None:
+        """Stand no longer. Whoever waits is answered, and the place is free at once."""
+        await self._election.stop()
+        rest = [task for task in (self._looking, self._probing) if task is not None]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    @property
+    def is_controller(self) -> bool:
+        return self._machine is not None and self._election.reign is not None
+
+    # What is asked of a controller.
+
+    async def alter_partition(self, node: NodeName, items: tuple[events.IsrItem, ...]) -> IsrAltered:
+        return await self._ask(
+            lambda request: events.AlterIsr(request, node.id, node.epoch, items), IsrAltered(ErrorCode.NOT_CONTROLLER)
+        )
+
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+        return await self._ask(
+            lambda request: events.ShutdownAsked(request, node.id, node.epoch),
+            ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
+        )
+
+    async def cluster_state(
+        self, node: NodeName, known: Known, offline: tuple[events.Offline, ...], max_wait_ms: int
+    ) -> ClusterState:
+        return await self._ask(
+            lambda request: events.Polled(request, node.id, node.epoch, known, offline, max_wait_ms),
+            ClusterState(ErrorCode.NOT_CONTROLLER),
+        )
+
+    async def elect_leaders(self, places: tuple[TopicPartition, ...], election: events.Election) -> Answered:
+        return await self._ask(
+            lambda request: events.ElectLeaders(request, places, election), Answered(ErrorCode.NOT_CONTROLLER)
+        )
+
+    async def reassign(self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> Answered:
+        return await self._ask(lambda request: events.Reassign(request, wanted), Answered(ErrorCode.NOT_CONTROLLER))
+
+    async def drain(self, node_id: int, *, on: bool) -> Answered:
+        return await self._ask(lambda request: events.Drain(request, node_id, on), Answered(ErrorCode.NOT_CONTROLLER))
+
+    def broke(self, node_id: int) -> None:
+        """Somebody's connection to a node broke (C9). If that is the controller, this node looks for itself."""
+        if self._machine is not None:
+            self._step(events.Broken(node_id))
+        elif (
+            self._settings.eviction and self.seated is not None and self.seated[0] == node_id and self._probing is None
+        ):
+            self._probing = self._loop.create_task(self._probe_controller(node_id))
+            self._probing.add_done_callback(self._probed)
+
+    async def _ask(self, make: Callable[[int], events.Event], refused: Body) -> Body:
+        if not self.is_controller or len(self._waiting) >= MOST_WAITING:
+            return refused
+        self._request += 1
+        request, future = self._request, self._loop.create_future()
+        self._waiting[request] = (future, refused)
+        try:
+            self._step(make(request))
+            return cast(Body, await future)
+        finally:
+            self._waiting.pop(request, None)
+
+    # The reign.
+
+    def _elected(self, reign: Reign) -> None:
+        log.info("this node is the controller", epoch=reign.epoch)
+        self._spawn(self._begin(reign))
+
+    async def _begin(self, reign: Reign) -> None:
+        version = await self._persistently(lambda: read_version(self._session, self._around.warn))
+        self._machine = Controller(self._settings)
+        self._watching = Watching(self._session, self._step, self._around.warn, self._around.wall_ms)
+        image = self._around.image()
+        known = image if image.known != NOTHING else None
+        self._step(events.Elected(self._id, reign.epoch, reign.version, version, known))
+        if self._watching is not None:
+            await self._watching.run()
+
+    def _ended(self) -> None:
+        """Nothing of the reign goes on, and nobody waits for it any more."""
+        machine, self._machine, self._watching = self._machine, None, None
+        for task in self._tasks:
+            task.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake, self._failures = None, 0
+        if machine is not None:
+            log.info("this node is the controller no longer")
+            for effect in machine.step(events.Resigned(), self._around.now_ms()):
+                if isinstance(effect, effects.Answer):
+                    self._answer(effect)
+        for future, refused in self._waiting.values():
+            if not future.done():
+                future.set_result(refused)
+        self._waiting.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the controller failed; another is elected", exc_info=error)
+            self._election.resign("it failed")
+
+    # The machine.
+
+    def _step(self, event: events.Event) -> None:
+        if self._machine is None:
+            return
+        if self._election.reign is None:
+            self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
+            return
+        for effect in self._machine.step(event, self._around.now_ms()):
+            self._do(effect)
+
+    def _do(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Answer():
+                self._answer(effect)
+            case effects.Write():
+                self._spawn(self._write(effect))
+            case effects.ReadVersion():
+                self._spawn(self._read_version())
+            case effects.ReadStates():
+                self._spawn(self._read_states())
+            case effects.Probe():
+                self._spawn(self._probe(effect))
+            case effects.WakeAt(at_ms):
+                self._wake_at(at_ms)
+            case effects.Note():
+                self._around.note(effect)
+            case effects.Warn(text):
+                self._around.warn(text)
+            case effects.Remove():
+                if self._watching is not None:
+                    self._watching.remove(effect)
+            case effects.Resign():
+                # What else came of this step is done first.
+                self._loop.call_soon(self._election.resign, "another one was elected")
+
+    def _answer(self, answer: effects.Answer) -> None:
+        waiting = self._waiting.pop(answer.request, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(answer.body)
+
+    async def _write(self, write: effects.Write) -> None:
+        sent_s = self._loop.time()
+        outcome = await self._writer.write(write)
+        if isinstance(outcome, events.Written):
+            self._election.proved(sent_s)
+            self._failures = 0
+        elif outcome.failure is events.Failure.VERSION:
+            self._failures += 1
+        self._step(outcome)
+
+    async def _read_version(self) -> None:
+        """Z6."""
+        version = await self._persistently(lambda: read_version(self._session, self._around.warn))
+        self._step(events.VersionRead(version))
+
+    async def _read_states(self) -> None:
+        if self._failures > 1:
+            await asyncio.sleep(min(RETRY_S * self._failures, MOST_PAUSE_S))
+        if self._watching is not None:
+            self._watching.read_states()
+
+    async def _persistently(self, read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        while True:
+            await self._session.connected()
+            try:
+                return await read()
+            except ZooKeeperError as error:
+                log.debug("ZooKeeper is asked again", why=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _wake_at(self, at_ms: int) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        delay_s = max(0, at_ms - self._around.now_ms()) / 1000
+        self._wake = self._loop.call_later(delay_s, self._woken, at_ms)
+
+    def _woken(self, at_ms: int) -> None:
+        if self._around.now_ms() < at_ms:  # the loop's clock is not the node's
+            self._wake = self._loop.call_later(0.001, self._woken, at_ms)
+            return
+        self._wake = None
+        self._step(events.Tick())
+
+    # Who is there.
+
+    async def _probe(self, probe: effects.Probe) -> None:
+        node = None if self._watching is None else self._watching.nodes.get(probe.node)
+        self._step(events.Refused(probe.node, probe.node_epoch, await self._refusals(door_of(node))))
+
+    async def _refusals(self, door: Address | None) -> tuple[int, ...]:
+        return () if door is None else await refusals(door, self._around.now_ms)
+
+    async def _probe_controller(self, node_id: int) -> None:
+        """C9: who refuses connections is no controller. The epoch is read first: it is deposed in that one, or not."""
+        count = await self._session.get(paths.CONTROLLER_EPOCH)
+        holder = await self._session.get(paths.CONTROLLER)
+        if count is None or holder is None or paths.read_controller(paths.CONTROLLER, holder.data) != node_id:
+            return
+        if await self._refusals(door_of(await registered(self._session, node_id)) or self._known_door(node_id)):
+            self._election.depose(paths.read_epoch(paths.CONTROLLER_EPOCH, count.data))
+
+    def _known_door(self, node_id: int) -> Address | None:
+        return self.seated[1] if self.seated is not None and self.seated[0] == node_id else None
+
+    def _probed(self, task: asyncio.Task[None]) -> None:
+        self._probing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("whether the controller lives is not known", why=str(error))
+
+    def _seen(self, holder: bytes | None) -> None:
+        """Who holds `/controller` is another than before, or nobody."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if holder is None:
+            self.seated = None
+            return
+        try:
+            node_id = paths.read_controller(paths.CONTROLLER, holder)
+        except MalformedZnode as error:
+            self.seated = None
+            self._around.warn(str(error))
+            return
+        if self.seated is None or self.seated[0] != node_id:
+            self.seated = None
+        self._looking = self._loop.create_task(self._find(node_id))
+
+    async def _find(self, node_id: int) -> None:
+        """N2: by its registration."""
+        while True:
+            node = await self._persistently(lambda: registered(self._session, node_id))
+            if (door := door_of(node)) is not None:
+                self.seated = (node_id, door)
+                return
+            await asyncio.sleep(RETRY_S)
+
+
+def door_of(node: Node | None) -> Address | None:
+    """Where it listens for other nodes."""
+    endpoints = () if node is None else node.endpoints
+    return next((Address(each.host, each.port) for each in endpoints if each.listener == REPLICATION), None)

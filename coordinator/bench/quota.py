@@ -19,8 +19,10 @@ MEMBERS = 10
 QUOTA: Final = 128 << 10
 """Bytes per second."""
 TIMES: Final = 10
-PUSH_S: Final = 20
-"""Longer than the burst that a quiet client may have."""
+BURST_S: Final = 12
+"""As long as the burst that a quiet client may have: a quota is an average over eleven seconds. What is taken then is
+its own to push, and is measured by itself."""
+PUSH_S: Final = 24
 GOAL: Final = 2 / 3
 """At most one and a half times as late."""
 SETTINGS = {
@@ -42,14 +44,18 @@ async def suffered(name: str, server: Server) -> list[Row]:
     await prepared(line)
     others = await Others.of(kafka_address(server), MEMBERS)
     work = await abuser(server, "kafka-quota", QUOTA * TIMES, PUSH_S)
-    idle = p99(await others.during(asyncio.sleep(PUSH_S)))
-    pushed = p99(await others.during(work()))
+    idle = p99(await others.during(asyncio.sleep(BURST_S)))
+    pushing = asyncio.ensure_future(work())
+    burst = p99(await others.during(asyncio.sleep(BURST_S)))
+    held = p99(await others.during(pushing))
     reached = await end_of(line) / PUSH_S
     line.close()
     what = f"{name}: one pushes {TIMES} times its quota, others' heartbeats"
-    within = f"{name}: bytes per second of it that are taken, a burst of ten seconds among them"
+    first = f"{what}, while it has a burst"
+    within = f"{name}: bytes per second of it that are taken, its burst among them"
     return [
-        less_is_better(what, pushed, "ms p99", "nobody pushes", idle, GOAL),
+        less_is_better(first, burst, "ms p99", "nobody pushes", idle, GOAL),
+        less_is_better(f"{what}, once it is held", held, "ms p99", "nobody pushes", idle, GOAL),
         less_is_better(within, reached, "B/s", "its quota", QUOTA, 1 / (1 + 11 / PUSH_S) * 0.95),
     ]
 

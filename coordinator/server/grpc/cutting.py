@@ -31,15 +31,31 @@ def address_of(peer: str) -> tuple[str, int] | None:
 
 def shut(number: int, address: tuple[str, int]) -> bool:
     """Shut the open file of this number if it is a connection with `address`."""
-    try:
-        # A copy, which is ours to close, and which stays what it is while it is looked at.
-        with socket.socket(fileno=os.dup(number)) as found:
+    found = copied(number)
+    if found is None:
+        return False
+    with found:
+        try:
             if found.family not in (socket.AF_INET, socket.AF_INET6):
                 return False
             host, port = found.getpeername()[:2]
             if (host.removeprefix("::ffff:"), port) != address:
                 return False
             found.shutdown(socket.SHUT_RDWR)
-    except OSError:  # no socket, not connected, or gone meanwhile
-        return False
+        except OSError:  # not connected, or gone meanwhile
+            return False
     return True
+
+
+def copied(number: int) -> socket.socket | None:
+    """A copy of the open file of this number, which is ours to close and stays what it is while it is looked at; None
+    if it is no socket."""
+    try:
+        copy = os.dup(number)
+    except OSError:  # gone meanwhile
+        return None
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        return None

@@ -126,7 +126,8 @@ class Connection(Holding, asyncio.Protocol):
         self._peer = Peer(str(name[0]) if name else "", self._loop.create_future())
         self._peer.identity = self._shared.who(transport, self._peer.host)
         keep_alive(transport.get_extra_info("socket"))
-        self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes)
+        # Nothing is told after that: with more left than nothing, it would be counted as unread for good.
+        self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes, low=0)
         self._let_in = self._on_open(self)
         self.charge()
         if not self._let_in:

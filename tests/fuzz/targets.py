@@ -144,7 +144,7 @@ class Wire:
     def get_extra_info(self, name: str) -> object:
         return ("127.0.0.1", 9) if name == "peername" else None
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
         """What is unread is said by the test."""
 
     def get_write_buffer_size(self) -> int:

@@ -1,0 +1,47 @@
+"""What the doors of a node ask about the other nodes of its cluster. A node on its own has None in its place."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from muster.coordinator.cluster.image import PartitionView, TopicView
+
+NOBODY = -1
+"""The leader of a partition that nobody leads, the controller where none is known."""
+
+
+class NodeAt(NamedTuple):
+    """A node, and where clients of one listener reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Cluster(Protocol):
+    """What this node knows of its cluster; it may be behind by as much as a poll takes. Listeners go by the names that
+    registrations have: `PLAINTEXT` (Kafka's protocol), `GRPC`."""
+
+    @property
+    def me(self) -> int:
+        """This node's id."""
+
+    @property
+    def controller(self) -> int:
+        """The node id of the controller; NOBODY where none is known."""
+
+    def nodes(self, listener: str) -> list[NodeAt]:
+        """The live nodes that have such a listener, by id."""
+
+    def topics(self) -> "Mapping[str, TopicView]":
+        """All topics of the cluster, internal ones as well, by name."""
+
+    def partition(self, topic: str, number: int) -> "PartitionView | None":
+        """Who leads it, and who has copies; None for what this node does not know."""
+
+    def offline(self, view: "PartitionView") -> list[int]:
+        """Of its replicas those whose nodes are not live."""
+
+    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
+        """Who coordinates the groups of a shard; None where nobody does, or nobody that has the listener."""

@@ -1,0 +1,52 @@
+"""The image of the cluster, in the words of a node's doors (see `edge.cluster.Cluster`)."""
+
+from collections.abc import Mapping
+
+from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
+from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.edge.cluster import NodeAt
+
+
+class ImageView:
+    """Asked anew each time: the image changes under it."""
+
+    def __init__(self, me: int, image: Image) -> None:
+        self._me = me
+        self._image = image
+
+    @property
+    def me(self) -> int:
+        return self._me
+
+    @property
+    def controller(self) -> int:
+        return self._image.controller if self._lives(self._image.controller) else NOBODY
+
+    def nodes(self, listener: str) -> list[NodeAt]:
+        seen = (node_at(node, listener) for node in sorted(self._image.live(), key=lambda node: node.id))
+        return [node for node in seen if node is not None]
+
+    def topics(self) -> Mapping[str, TopicView]:
+        return self._image.topics
+
+    def partition(self, topic: str, number: int) -> PartitionView | None:
+        return self._image.partition(TopicPartition(topic, number))
+
+    def offline(self, view: PartitionView) -> list[int]:
+        return [node for node in view.replicas if not self._lives(node)]
+
+    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
+        view = self.partition(OFFSETS, shard)
+        node = None if view is None else self._image.nodes.get(view.leader)
+        return None if node is None or not self._lives(node.id) else node_at(node, listener)
+
+    def _lives(self, node_id: int) -> bool:
+        node = self._image.nodes.get(node_id)
+        return node is not None and node.status is not NodeStatus.GONE
+
+
+def node_at(node: NodeView, listener: str) -> NodeAt | None:
+    """Where it listens for those who speak this; None where it does not."""
+    return next(
+        (NodeAt(node.id, each.host, each.port, node.rack) for each in node.endpoints if each.listener == listener), None
+    )

@@ -18,21 +18,21 @@ from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettin
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.altering import Altering
-from muster.coordinator.replication.committing import Committing
-from muster.coordinator.replication.door import NodeDoor
-from muster.coordinator.replication.fetch_desk import ControllerDesk, FetchDesk
-from muster.coordinator.replication.fetching import Fetching
-from muster.coordinator.replication.flushing import Flushed, Flushing
-from muster.coordinator.replication.links import Calling, Links, address_in
-from muster.coordinator.replication.logs import StoredLogs
-from muster.coordinator.replication.polling import Polling
+from muster.coordinator.replication.copies.altering import Altering
+from muster.coordinator.replication.copies.committing import Committing
+from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
+from muster.coordinator.replication.copies.fetching import Fetching
+from muster.coordinator.replication.copies.flushing import Flushed, Flushing
+from muster.coordinator.replication.copies.logs import StoredLogs
+from muster.coordinator.replication.copies.polling import Polling
 from muster.coordinator.replication.tasks import Tasks
+from muster.coordinator.replication.wire.door import NodeDoor
+from muster.coordinator.replication.wire.links import Calling, Links, address_in
 from muster.storage.broker.broker import Broker
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.tls import Tls
-    from muster.coordinator.replication.guard import Who
+    from muster.coordinator.edge.transport.tls import Tls
+    from muster.coordinator.replication.wire.guard import Who
 
 logger = structlog.get_logger("muster.replication")
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.types import Scope
 
 from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.edge.tls import CERTIFICATE
+from muster.coordinator.edge.transport.tls import CERTIFICATE
 from muster.coordinator.errors import NotAuthenticated, Overloaded
 from muster.coordinator.security.identity import SOMEBODY, Identity
 from muster.coordinator.web.asks import Refused

@@ -10,13 +10,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from muster.coordinator.edge.tls import CERTIFICATE, Tls
+from muster.coordinator.edge.transport.tls import CERTIFICATE, Tls
 from muster.coordinator.web.asks import Refused
 from muster.coordinator.web.guard import MOST_HEADER_BYTES, SECURITY_HEADERS
 from muster.coordinator.web.refusals import JSON, response_of
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.handshakes import Handshakes
+    from muster.coordinator.edge.transport.handshakes import Handshakes
 
 BACKLOG: Final = 512
 
@@ -147,7 +147,7 @@ class HttpListener:
 
     async def _start_tls(self, server: Server, tls: Tls) -> None:
         """As the server would, but that handshakes are bounded."""
-        from muster.coordinator.edge.handshakes import Handshakes
+        from muster.coordinator.edge.transport.handshakes import Handshakes
 
         config = server.config
         await server.lifespan.startup()

@@ -19,9 +19,9 @@ from muster.coordinator.kafka.connections.frames import SHORTEST
 from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.schema import messages
-from muster.coordinator.replication.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
-from muster.coordinator.replication.door import Handlers, NodeConnection
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
+from muster.coordinator.replication.wire.door import Handlers, NodeConnection
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 

@@ -11,12 +11,12 @@ from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchItem, FetchRequest
 from muster.coordinator.config import Address
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.kafka.connections.listener import ListenerLimits
-from muster.coordinator.replication.door import LIMITS, NodeDoor
-from muster.coordinator.replication.guard import Who
-from muster.coordinator.replication.link import Caller, Link
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
+from muster.coordinator.replication.wire.guard import Who
+from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"

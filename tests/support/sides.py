@@ -17,11 +17,11 @@ from muster.coordinator.cluster.image import Known
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.door import NodeDoor
-from muster.coordinator.replication.link import Caller
-from muster.coordinator.replication.links import REPLICATION, Calling
 from muster.coordinator.replication.side import Around, ClusterSide, NoController, Seated, monotonic_ms, wall_ms
-from muster.coordinator.replication.words import NodeName
+from muster.coordinator.replication.wire.door import NodeDoor
+from muster.coordinator.replication.wire.link import Caller
+from muster.coordinator.replication.wire.links import REPLICATION, Calling
+from muster.coordinator.replication.wire.words import NodeName
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log

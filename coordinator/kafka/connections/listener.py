@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.sockets import listening_socket
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.sockets import listening_socket
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, NOBODY, Shared
 from muster.coordinator.kafka.dispatch import Dispatch
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.handshakes import Handshakes
+    from muster.coordinator.edge.transport.handshakes import Handshakes
     from muster.coordinator.kafka.quotas.charges import Charges
 
 BACKLOG = 1024
@@ -133,7 +133,7 @@ class KafkaListener:
         if tls is None:
             self._server = await loop.create_server(make, sock=self._socket, backlog=BACKLOG)
         else:
-            from muster.coordinator.edge.handshakes import Handshakes
+            from muster.coordinator.edge.transport.handshakes import Handshakes
 
             self._shared.identity_of = tls.identity_of
             self._handshakes = Handshakes(tls, self._socket, make, self._admits)

@@ -20,8 +20,8 @@ from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.controlling.watching import RETRY_S, Watching
-from muster.coordinator.replication.reaching import refusals
-from muster.coordinator.replication.words import NodeName
+from muster.coordinator.replication.wire.reaching import refusals
+from muster.coordinator.replication.wire.words import NodeName
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster.layout import REPLICATION
 from muster.coordinator.zookeeper.cluster.reading import read_version, registered

@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.edge.sockets import listening_socket
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.sockets import listening_socket
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.errors import Denied, Draining, Overloaded
 from muster.coordinator.metrics.instruments import Meter
 from muster.coordinator.observe.changes import Changes

@@ -11,7 +11,7 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits

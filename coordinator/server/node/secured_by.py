@@ -10,7 +10,7 @@ from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.rights import RightsOf, everything
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.dispatch import Method, methods_of

@@ -10,7 +10,7 @@ from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, Endpoint, Node, T
 from muster.coordinator.cluster.image import NOTHING, ClusterState, Image
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
-from muster.coordinator.replication.words import NodeName
+from muster.coordinator.replication.wire.words import NodeName
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster.registration import Registration
 from muster.coordinator.zookeeper.connect import Session

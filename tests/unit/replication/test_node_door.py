@@ -19,10 +19,10 @@ from muster.coordinator.cluster.replicas.messages import (
     Forgotten,
 )
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.apis import VERSION_OF
-from muster.coordinator.replication.link import Link
-from muster.coordinator.replication.reaching import Broken
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, NodeName
+from muster.coordinator.replication.wire.apis import VERSION_OF
+from muster.coordinator.replication.wire.link import Link
+from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, NodeName
 from tests.support.replication import (
     ORDERS,
     OTHER,

@@ -14,11 +14,11 @@ from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.codec.encoding import uvarint
-from muster.coordinator.replication import door as module
-from muster.coordinator.replication.apis import KEY_OF, client_id_of
-from muster.coordinator.replication.door import LIMITS, NodeDoor
-from muster.coordinator.replication.reaching import Broken
-from muster.coordinator.replication.translate import fetch_request, shutdown_request, state_request
+from muster.coordinator.replication.wire import door as module
+from muster.coordinator.replication.wire.apis import KEY_OF, client_id_of
+from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
+from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.translate import fetch_request, shutdown_request, state_request
 from muster.coordinator.security.identity import Identity
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 

@@ -13,9 +13,9 @@ from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import KafkaCall, Peer
-from muster.coordinator.replication.door import Handlers
-from muster.coordinator.replication.translate import fetch_answer, fetch_request
-from muster.coordinator.replication.words import FetchAsked
+from muster.coordinator.replication.wire.door import Handlers
+from muster.coordinator.replication.wire.translate import fetch_answer, fetch_request
+from muster.coordinator.replication.wire.words import FetchAsked
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
 

@@ -11,10 +11,10 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.codec.emitting import Buffer
-from muster.coordinator.replication import link as module
-from muster.coordinator.replication.apis import NODE_APIS
-from muster.coordinator.replication.link import Caller, Link
-from muster.coordinator.replication.reaching import Broken, LinkError, Refused, Silent, refusals
+from muster.coordinator.replication.wire import link as module
+from muster.coordinator.replication.wire.apis import NODE_APIS
+from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.reaching import Broken, LinkError, Refused, Silent, refusals
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 ME = Caller(CLUSTER, 2)
@@ -90,7 +90,7 @@ def test_a_machine_that_refuses_is_told_from_one_that_is_silent() -> None:
 
 def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse() -> None:
     """A node that loads is not dead."""
-    from muster.coordinator.replication.door import NodeDoor
+    from muster.coordinator.replication.wire.door import NodeDoor
 
     async def story() -> None:
         door = NodeDoor(Address("127.0.0.1", 0))

@@ -11,8 +11,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from muster.coordinator.cli.certs.making import Signed, common_name, server_certificate, signed
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.security.tls import BadCertificate
-from muster.coordinator.replication.door import NodeDoor
-from muster.coordinator.replication.reaching import Broken, LinkError
+from muster.coordinator.replication.wire.door import NodeDoor
+from muster.coordinator.replication.wire.reaching import Broken, LinkError
 from muster.coordinator.server.security.tls.listeners import Certificates, ListenerCertificates
 from tests.support import certificates as made
 from tests.support.replication import PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole

@@ -21,15 +21,15 @@ from muster.coordinator.cluster.in_sync import AlterIsr
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.altering import Altering
-from muster.coordinator.replication.committing import Committing
-from muster.coordinator.replication.fetch_desk import FetchDesk
-from muster.coordinator.replication.flushing import Flushed, Flushing
-from muster.coordinator.replication.polling import Polling
-from muster.coordinator.replication.reaching import Broken
+from muster.coordinator.replication.copies.altering import Altering
+from muster.coordinator.replication.copies.committing import Committing
+from muster.coordinator.replication.copies.fetch_desk import FetchDesk
+from muster.coordinator.replication.copies.flushing import Flushed, Flushing
+from muster.coordinator.replication.copies.polling import Polling
 from muster.coordinator.replication.side import NoController
 from muster.coordinator.replication.tasks import Tasks
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked
+from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard

@@ -7,7 +7,7 @@ import pytest
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
 from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken
-from muster.coordinator.replication.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

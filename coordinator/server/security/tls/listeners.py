@@ -11,7 +11,7 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.tls import DOORS, REPLICATION, BadCertificate, CertificateSettings
 from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
 from muster.coordinator.server.security.certificates import Names, NotNamed

@@ -9,8 +9,8 @@ from muster.coordinator.cluster.facts import NO_EPOCH
 from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.links import Links
-from muster.coordinator.replication.reaching import LinkError
+from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.reaching import LinkError
 
 POLL_WAIT_MS: Final = 500
 DEADLINE_S: Final = 5.0

@@ -17,7 +17,7 @@ from muster.coordinator.cluster.replicas.messages import (
 )
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
 
 NameOf: TypeAlias = Callable[[bytes], str | None]
 """The name of the topic that has this id, as far as this node knows. On the wire topics go by their ids."""

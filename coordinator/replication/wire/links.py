@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from muster.coordinator.cluster.image import Image, NodeStatus
 from muster.coordinator.config import Address
-from muster.coordinator.replication.link import Caller, Link
-from muster.coordinator.replication.reaching import Broken
+from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.reaching import Broken
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -20,10 +20,10 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.replication import translate
-from muster.coordinator.replication.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
-from muster.coordinator.replication.reaching import Broken, LinkError, Silent, named, reached, unreachable
-from muster.coordinator.replication.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.wire import translate
+from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
+from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.replication.logs import StoredLog
+from muster.coordinator.replication.copies.logs import StoredLog
 from muster.coordinator.replication.tasks import Failed, Tasks
 
 WORKERS: Final = 4

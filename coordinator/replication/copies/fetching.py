@@ -5,10 +5,10 @@ from typing import Final
 
 from muster.coordinator.cluster.replicas.messages import FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.replication.links import Links
-from muster.coordinator.replication.reaching import LinkError
 from muster.coordinator.replication.tasks import Failed, Tasks
-from muster.coordinator.replication.translate import NameOf
+from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.replication.wire.translate import NameOf
 
 PATIENCE_MS: Final = 5_000
 """Beyond the time that a leader may hold a fetch: then it is taken for silent."""

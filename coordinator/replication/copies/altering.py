@@ -10,9 +10,9 @@ from muster.coordinator.cluster.image import Image
 from muster.coordinator.cluster.in_sync import RETRY_MS, AlterIsr, IsrAnswer
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.links import Links
-from muster.coordinator.replication.reaching import LinkError
 from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.reaching import LinkError
 
 DEADLINE_S: Final = 2.0
 NO_ANSWER = IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)

@@ -12,7 +12,7 @@ import structlog
 
 from muster.coordinator.edge.paced import Paced
 from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 
 MOST: Final = 1_000
 """Handshakes at once. One takes milliseconds: beyond it the one that has taken longest is cut off."""

@@ -11,7 +11,7 @@ from muster.coordinator.cluster.image import ClusterState, Image, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
 
 
 class ControllerDesk(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.config import Address
-from muster.coordinator.edge.tls import Tls
+from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import encode, struct
@@ -21,10 +21,10 @@ from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Written
-from muster.coordinator.replication import translate
-from muster.coordinator.replication.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
-from muster.coordinator.replication.guard import NodesOnly, Who
-from muster.coordinator.replication.words import Desk, FetchAsked, NodeName
+from muster.coordinator.replication.wire import translate
+from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
+from muster.coordinator.replication.wire.guard import NodesOnly, Who
+from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
 
 LIMITS: Final = ListenerLimits(
     max_connections=1_000,

@@ -1,0 +1,1 @@
+"""What is the same for every door that listens: TLS, handshakes, sockets."""

@@ -155,6 +155,7 @@ class ClusterSide:
         )
         self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle)
         self._tasks = Tasks(self._failed)
+        self._learners: list[Callable[[Changes], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._stopped = False
@@ -206,6 +207,10 @@ class ClusterSide:
         self.settle()
         return done
 
+    def on_learned(self, listener: Callable[[Changes], None]) -> None:
+        """Call it with each change of the image, once the replicas have taken it in."""
+        self._learners.append(listener)
+
     # Rounds.
 
     def settle(self) -> None:
@@ -252,6 +257,8 @@ class ClusterSide:
         self.logs.use_settings(self.image, changes.configs)
         self.replicas.learn(self.image, changes, self._now_ms())
         self.settle()
+        for listener in self._learners:
+            listener(changes)
 
     def _flushed(self, flushed: Flushed) -> None:
         for place, why in flushed.broken:

@@ -1,0 +1,82 @@
+"""Replicas spread over all nodes, as little moved as that takes."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.placement import Place
+from muster.coordinator.cluster.spreading import spread
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+ONE_TO_THREE = [Place(1), Place(2), Place(3)]
+
+
+def units(topic: str, *replicas: tuple[int, ...]) -> dict[TopicPartition, tuple[int, ...]]:
+    return {TopicPartition(topic, number): each for number, each in enumerate(replicas)}
+
+
+def test_what_is_even_already_stays() -> None:
+    assert spread(units("t", (1, 2), (2, 3), (3, 1)), ONE_TO_THREE) == {}
+
+
+def test_a_node_that_had_everything_gives_two_thirds_of_the_leads_away_and_keeps_a_copy_of_all() -> None:
+    """A10: one node becomes many."""
+    planned = spread(units("t", *[(1,)] * 6), ONE_TO_THREE, factor=3)
+    assert {tuple(sorted(each)) for each in planned.values()} == {(1, 2, 3)}
+    assert Counter(each[0] for each in planned.values()) == {1: 2, 2: 2, 3: 2}
+
+
+def test_a_fourth_node_gets_its_share_and_nothing_else_moves() -> None:
+    before = units("t", (1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
+    planned = spread(before, [*ONE_TO_THREE, Place(4)])
+    moved = sum(len(set(each) - set(before[unit])) for unit, each in planned.items())
+    assert moved == 3, "of twelve replicas a quarter"
+
+
+def test_who_is_left_out_has_nothing_afterwards() -> None:
+    planned = spread(units("t", (1, 2), (2, 3), (3, 1)), [Place(1), Place(2), Place(4)])
+    assert planned.keys() == {TopicPartition("t", 1), TopicPartition("t", 2)}
+    assert all(3 not in each for each in planned.values())
+
+
+def test_replicas_go_to_as_many_racks_as_there_are() -> None:
+    nodes = [Place(1, "a"), Place(2, "a"), Place(3, "b"), Place(4, "b")]
+    rack = {each.node: each.rack for each in nodes}
+    for before, factor in ((units("t", *[(1, 2)] * 4), 2), (units("u", *[(1,)] * 4), 2), (units("v", (1, 2, 3)), 2)):
+        after = {**before, **spread(before, nodes, factor=factor)}
+        assert all(len({rack[node] for node in each}) == len(each) == 2 for each in after.values())
+
+
+def test_more_replicas_than_nodes_are_refused_with_both_figures() -> None:
+    with pytest.raises(CoordinatorError, match=r"replication factor 4.*the 3 nodes") as refused:
+        spread(units("t", (1,)), ONE_TO_THREE, factor=4)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda count: st.lists(
+            st.tuples(
+                st.sampled_from("ab"),
+                st.lists(st.integers(0, count - 1), min_size=1, max_size=3, unique=True).map(tuple),
+            ),
+            max_size=12,
+        ).map(lambda drawn: (count, drawn))
+    )
+)
+def test_afterwards_no_node_has_two_more_than_another_and_a_second_time_changes_nothing(
+    drawn: tuple[int, list[tuple[str, tuple[int, ...]]]],
+) -> None:
+    count, rows = drawn
+    nodes = [Place(node) for node in range(count)]
+    before = {TopicPartition(topic, number): replicas for number, (topic, replicas) in enumerate(rows)}
+    after = {**before, **spread(before, nodes)}
+    assert all(len(after[unit]) == len(before[unit]) == len(set(after[unit])) for unit in before)
+    for topics in ("a", "b", "ab"):
+        load = Counter(dict.fromkeys(range(count), 0))
+        load.update(node for unit, each in after.items() if unit.topic in topics for node in each)
+        assert max(load.values()) - min(load.values()) < 2
+    assert spread(after, nodes) == {}

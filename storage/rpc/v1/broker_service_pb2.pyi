@@ -15,11 +15,14 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_CORRUPT_MESSAGE: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_FETCH_SIZE: _ClassVar[ErrorCode]
+    ERROR_CODE_LEADER_NOT_AVAILABLE: _ClassVar[ErrorCode]
     ERROR_CODE_NOT_LEADER_OR_FOLLOWER: _ClassVar[ErrorCode]
     ERROR_CODE_REQUEST_TIMED_OUT: _ClassVar[ErrorCode]
     ERROR_CODE_MESSAGE_TOO_LARGE: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_TOPIC_EXCEPTION: _ClassVar[ErrorCode]
     ERROR_CODE_RECORD_LIST_TOO_LARGE: _ClassVar[ErrorCode]
+    ERROR_CODE_NOT_ENOUGH_REPLICAS: _ClassVar[ErrorCode]
+    ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_REQUIRED_ACKS: _ClassVar[ErrorCode]
     ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
     ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
@@ -28,7 +31,9 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_PARTITIONS: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_REPLICATION_FACTOR: _ClassVar[ErrorCode]
+    ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_CONFIG: _ClassVar[ErrorCode]
+    ERROR_CODE_NOT_CONTROLLER: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_REQUEST: _ClassVar[ErrorCode]
     ERROR_CODE_POLICY_VIOLATION: _ClassVar[ErrorCode]
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: _ClassVar[ErrorCode]
@@ -40,7 +45,9 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ClassVar[ErrorCode]
     ERROR_CODE_FENCED_LEADER_EPOCH: _ClassVar[ErrorCode]
+    ERROR_CODE_UNKNOWN_LEADER_EPOCH: _ClassVar[ErrorCode]
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ClassVar[ErrorCode]
+    ERROR_CODE_OFFSET_NOT_AVAILABLE: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_RECORD: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ClassVar[ErrorCode]
 ERROR_CODE_NONE: ErrorCode
@@ -49,11 +56,14 @@ ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode
 ERROR_CODE_CORRUPT_MESSAGE: ErrorCode
 ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: ErrorCode
 ERROR_CODE_INVALID_FETCH_SIZE: ErrorCode
+ERROR_CODE_LEADER_NOT_AVAILABLE: ErrorCode
 ERROR_CODE_NOT_LEADER_OR_FOLLOWER: ErrorCode
 ERROR_CODE_REQUEST_TIMED_OUT: ErrorCode
 ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode
 ERROR_CODE_INVALID_TOPIC_EXCEPTION: ErrorCode
 ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode
+ERROR_CODE_NOT_ENOUGH_REPLICAS: ErrorCode
+ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode
 ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode
 ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode
 ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode
@@ -62,7 +72,9 @@ ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode
 ERROR_CODE_INVALID_PARTITIONS: ErrorCode
 ERROR_CODE_INVALID_REPLICATION_FACTOR: ErrorCode
+ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: ErrorCode
 ERROR_CODE_INVALID_CONFIG: ErrorCode
+ERROR_CODE_NOT_CONTROLLER: ErrorCode
 ERROR_CODE_INVALID_REQUEST: ErrorCode
 ERROR_CODE_POLICY_VIOLATION: ErrorCode
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode
@@ -74,7 +86,9 @@ ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode
+ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode
+ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode
 ERROR_CODE_INVALID_RECORD: ErrorCode
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode
 
@@ -99,14 +113,22 @@ class NodeMetadata(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class PartitionMetadata(_message.Message):
-    __slots__ = ("partition_index", "leader_id", "leader_epoch")
+    __slots__ = ("partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas", "error_code")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_NODES_FIELD_NUMBER: _ClassVar[int]
+    ISR_NODES_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     leader_id: int
     leader_epoch: int
-    def __init__(self, partition_index: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    replica_nodes: _containers.RepeatedScalarFieldContainer[int]
+    isr_nodes: _containers.RepeatedScalarFieldContainer[int]
+    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
+    error_code: ErrorCode
+    def __init__(self, partition_index: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replica_nodes: _Optional[_Iterable[int]] = ..., isr_nodes: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ...) -> None: ...
 
 class TopicMetadata(_message.Message):
     __slots__ = ("error_code", "error_message", "name", "topic_id", "is_internal", "partitions")
@@ -125,19 +147,21 @@ class TopicMetadata(_message.Message):
     def __init__(self, error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[PartitionMetadata, _Mapping]]] = ...) -> None: ...
 
 class MetadataResponse(_message.Message):
-    __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "topics")
+    __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "topics", "controller_id")
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     throttle_time_ms: int
     brokers: _containers.RepeatedCompositeFieldContainer[NodeMetadata]
     cluster_id: str
     topics: _containers.RepeatedCompositeFieldContainer[TopicMetadata]
-    def __init__(self, throttle_time_ms: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[NodeMetadata, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ...) -> None: ...
+    controller_id: int
+    def __init__(self, throttle_time_ms: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[NodeMetadata, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ..., controller_id: _Optional[int] = ...) -> None: ...
 
 class NewTopic(_message.Message):
-    __slots__ = ("name", "num_partitions", "configs")
+    __slots__ = ("name", "num_partitions", "configs", "replication_factor")
     class ConfigsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -148,10 +172,12 @@ class NewTopic(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     num_partitions: int
     configs: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    replication_factor: int
+    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., configs: _Optional[_Mapping[str, str]] = ..., replication_factor: _Optional[int] = ...) -> None: ...
 
 class TopicResult(_message.Message):
     __slots__ = ("name", "error_code", "error_message", "topic_id", "num_partitions")
@@ -328,21 +354,39 @@ class ProduceRequest(_message.Message):
     topic_data: _containers.RepeatedCompositeFieldContainer[ProduceTopic]
     def __init__(self, acks: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., topic_data: _Optional[_Iterable[_Union[ProduceTopic, _Mapping]]] = ...) -> None: ...
 
+class LeaderIdAndEpoch(_message.Message):
+    __slots__ = ("leader_id", "leader_epoch")
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    leader_id: int
+    leader_epoch: int
+    def __init__(self, leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class EpochEndOffset(_message.Message):
+    __slots__ = ("epoch", "end_offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    end_offset: int
+    def __init__(self, epoch: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
 class ProducePartitionResult(_message.Message):
-    __slots__ = ("index", "error_code", "error_message", "base_offset", "log_append_time_ms", "log_start_offset")
+    __slots__ = ("index", "error_code", "error_message", "base_offset", "log_append_time_ms", "log_start_offset", "current_leader")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_FIELD_NUMBER: _ClassVar[int]
     index: int
     error_code: ErrorCode
     error_message: str
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
-    def __init__(self, index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_append_time_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+    current_leader: LeaderIdAndEpoch
+    def __init__(self, index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_append_time_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., current_leader: _Optional[_Union[LeaderIdAndEpoch, _Mapping]] = ...) -> None: ...
 
 class ProduceTopicResult(_message.Message):
     __slots__ = ("name", "partition_responses")
@@ -361,14 +405,18 @@ class ProduceResponse(_message.Message):
     def __init__(self, throttle_time_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ProduceTopicResult, _Mapping]]] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
-    __slots__ = ("partition", "fetch_offset", "partition_max_bytes")
+    __slots__ = ("partition", "fetch_offset", "partition_max_bytes", "current_leader_epoch", "last_fetched_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PARTITION_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     fetch_offset: int
     partition_max_bytes: int
-    def __init__(self, partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ...) -> None: ...
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ...) -> None: ...
 
 class FetchTopic(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -401,7 +449,7 @@ class AbortedTransaction(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class FetchPartitionResult(_message.Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "high_watermark", "last_stable_offset", "log_start_offset", "records", "aborted_transactions")
+    __slots__ = ("partition_index", "error_code", "error_message", "high_watermark", "last_stable_offset", "log_start_offset", "records", "aborted_transactions", "current_leader", "diverging_epoch")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -410,6 +458,8 @@ class FetchPartitionResult(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    DIVERGING_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     error_code: ErrorCode
     error_message: str
@@ -418,7 +468,9 @@ class FetchPartitionResult(_message.Message):
     log_start_offset: int
     records: bytes
     aborted_transactions: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
+    current_leader: LeaderIdAndEpoch
+    diverging_epoch: EpochEndOffset
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., current_leader: _Optional[_Union[LeaderIdAndEpoch, _Mapping]] = ..., diverging_epoch: _Optional[_Union[EpochEndOffset, _Mapping]] = ...) -> None: ...
 
 class FetchTopicResult(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -439,16 +491,20 @@ class FetchResponse(_message.Message):
     def __init__(self, error_code: _Optional[_Union[ErrorCode, str]] = ..., throttle_time_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[FetchTopicResult, _Mapping]]] = ...) -> None: ...
 
 class MultiFetchPartition(_message.Message):
-    __slots__ = ("topic", "partition", "fetch_offset", "partition_max_bytes")
+    __slots__ = ("topic", "partition", "fetch_offset", "partition_max_bytes", "current_leader_epoch", "last_fetched_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PARTITION_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     fetch_offset: int
     partition_max_bytes: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ...) -> None: ...
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ...) -> None: ...
 
 class MultiFetchRequest(_message.Message):
     __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "fetches", "isolation_level")

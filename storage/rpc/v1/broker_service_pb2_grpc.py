@@ -54,7 +54,12 @@ class BrokerStub(object):
     - timeout_ms: so long is waited for the disk; 0: as long as it takes.
     - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
     - transaction_timeout_ms: how long a transaction may stay open.
-    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - leader_id, leader_epoch: the node that leads the partition (-1: none does, or it is not known), and its epoch.
+    - current_leader: who leads the partition, where the node that was asked does not, and knows; otherwise unset.
+    - current_leader_epoch: the epoch that the caller has from metadata: an older one is refused with FENCED_LEADER_EPOCH, a
+    newer one with UNKNOWN_LEADER_EPOCH (KIP-320); unset or -1: whatever it is.
+    - last_fetched_epoch: of the batch that the record before fetch_offset came in; with it the node tells whether its own log
+    goes on from there (KIP-595); unset or -1: not looked at.
     - node_id, host, port: the node, and where clients connect to it.
     - cluster_id: which cluster, the same for as long as it lives.
     - brokers: the nodes.
@@ -161,7 +166,12 @@ class BrokerServicer(object):
     - timeout_ms: so long is waited for the disk; 0: as long as it takes.
     - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
     - transaction_timeout_ms: how long a transaction may stay open.
-    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - leader_id, leader_epoch: the node that leads the partition (-1: none does, or it is not known), and its epoch.
+    - current_leader: who leads the partition, where the node that was asked does not, and knows; otherwise unset.
+    - current_leader_epoch: the epoch that the caller has from metadata: an older one is refused with FENCED_LEADER_EPOCH, a
+    newer one with UNKNOWN_LEADER_EPOCH (KIP-320); unset or -1: whatever it is.
+    - last_fetched_epoch: of the batch that the record before fetch_offset came in; with it the node tells whether its own log
+    goes on from there (KIP-595); unset or -1: not looked at.
     - node_id, host, port: the node, and where clients connect to it.
     - cluster_id: which cluster, the same for as long as it lives.
     - brokers: the nodes.
@@ -172,7 +182,7 @@ class BrokerServicer(object):
     """
 
     def Metadata(self, request, context):
-        """The nodes, and topics with their partitions.
+        """The nodes, and topics with their partitions. Nodes that share a cluster tell all of it, each as it knows it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -355,7 +365,12 @@ class Broker(object):
     - timeout_ms: so long is waited for the disk; 0: as long as it takes.
     - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
     - transaction_timeout_ms: how long a transaction may stay open.
-    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - leader_id, leader_epoch: the node that leads the partition (-1: none does, or it is not known), and its epoch.
+    - current_leader: who leads the partition, where the node that was asked does not, and knows; otherwise unset.
+    - current_leader_epoch: the epoch that the caller has from metadata: an older one is refused with FENCED_LEADER_EPOCH, a
+    newer one with UNKNOWN_LEADER_EPOCH (KIP-320); unset or -1: whatever it is.
+    - last_fetched_epoch: of the batch that the record before fetch_offset came in; with it the node tells whether its own log
+    goes on from there (KIP-595); unset or -1: not looked at.
     - node_id, host, port: the node, and where clients connect to it.
     - cluster_id: which cluster, the same for as long as it lives.
     - brokers: the nodes.

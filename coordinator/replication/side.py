@@ -39,6 +39,9 @@ logger = structlog.get_logger("muster.replication")
 LOOKS = 4
 """In each `replica.lag.time.max.ms`."""
 
+SHUTDOWN_S = 10.0
+"""Within which the controller says what this node leads yet."""
+
 SOON_MS = 100
 """Where something is due already that could not be done."""
 
@@ -143,6 +146,7 @@ class ClusterSide:
             failed=self._failed,
         )
         self._poll_links = Links(calling, self._controller_at)
+        self._shutdown_links = Links(calling, self._controller_at)
         self._polling = Polling(
             self.replicas,
             self.image,
@@ -210,6 +214,16 @@ class ClusterSide:
     def on_learned(self, listener: Callable[[Changes], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)
+
+    async def ask_to_shut_down(self) -> ShutdownAnswered:
+        """A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
+        LinkError."""
+        controller = self._controller()
+        if controller is None:
+            return ShutdownAnswered(ErrorCode.NOT_CONTROLLER)
+        links = self._shutdown_links
+        link = await links.to(controller)
+        return await link.controlled_shutdown(self._around.node_epoch(), deadline_s=SHUTDOWN_S)
 
     # Rounds.
 
@@ -292,6 +306,7 @@ class ClusterSide:
         self._tasks.stop()
         await self._tasks.ended()
         self._poll_links.close()
+        self._shutdown_links.close()
         self._fetching.stop()
         self._altering.stop()
 

@@ -30,6 +30,29 @@ class ClusterMismatch(ZooKeeperError):
     """The data directory belongs to another cluster than ZooKeeper speaks of."""
 
 
+async def cluster_id_of(session: Session, own: str | None, fresh: str) -> str:
+    """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
+
+    Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
+    """
+    found = await session.get(paths.CLUSTER_ID)
+    if found is None:
+        proposal = own or fresh
+        try:
+            await session.create(paths.CLUSTER_ID, paths.cluster_id_json(proposal))
+        except NodeExists:
+            return await cluster_id_of(session, own, fresh)
+        log.info("named the cluster", cluster_id=proposal)
+        return proposal
+    known = read_cluster_id(paths.CLUSTER_ID, found.data)
+    if own is not None and own != known:
+        raise ClusterMismatch(
+            f"the data directory belongs to cluster {own}, ZooKeeper at {session.connect} to {known}; "
+            "expected the same; correct zookeeper.connect (and its chroot), or choose another data directory"
+        )
+    return known
+
+
 class Registry:
     """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked."""
 
@@ -52,28 +75,6 @@ class Registry:
         self._elsewhere: dict[str, Assignment] | None = None
         self._told: set[str] = set()
         self.registered = False
-
-    async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
-
-        Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
-        """
-        found = await self._session.get(paths.CLUSTER_ID)
-        if found is None:
-            proposal = own or fresh
-            try:
-                await self._session.create(paths.CLUSTER_ID, paths.cluster_id_json(proposal))
-            except NodeExists:
-                return await self.cluster_id(own, fresh)
-            log.info("named the cluster", cluster_id=proposal)
-            return proposal
-        known = read_cluster_id(paths.CLUSTER_ID, found.data)
-        if own is not None and own != known:
-            raise ClusterMismatch(
-                f"the data directory belongs to cluster {own}, ZooKeeper at {self._session.connect} to {known}; "
-                "expected the same; correct zookeeper.connect (and its chroot), or choose another data directory"
-            )
-        return known
 
     async def must_be_free(self) -> None:
         """Raises IdTaken when another node is registered under this id: asked before anything is made for this one."""

@@ -24,7 +24,8 @@ class Calling(NamedTuple):
     me: Caller
     timeout_s: float = 2.0
     """Within which a link is made."""
-    tls: "SSLContext | None" = None
+    tls: "Callable[[], SSLContext] | None" = None
+    """What the next link shows and believes; None: they are in the clear."""
 
 
 def address_in(image: Image, node: int) -> Address | None:
@@ -57,9 +58,9 @@ class Links:
             link = self._standing(node, address)
             if link is not None:
                 return link
-            link = await Link.connect(
-                address, self._calling.me, timeout_s=self._calling.timeout_s, tls=self._calling.tls
-            )
+            calling = self._calling
+            tls = None if calling.tls is None else calling.tls()
+            link = await Link.connect(address, calling.me, timeout_s=calling.timeout_s, tls=tls)
             if self._closed:
                 link.close()
                 raise Broken("this node stops")

@@ -15,7 +15,7 @@ from muster.coordinator.zookeeper.connect import Session, SessionState
 from muster.coordinator.zookeeper.controller import Controller
 from muster.coordinator.zookeeper.observer import Observer, Tell
 from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT, BrokerRegistration, endpoint
-from muster.coordinator.zookeeper.registry import Registry
+from muster.coordinator.zookeeper.registry import Registry, cluster_id_of
 
 HEALTH = "zookeeper"
 """The name under which the health service says whether the node is in touch with ZooKeeper."""
@@ -56,9 +56,9 @@ class ZooKeeperSide:
         return cls(session, registry, Controller(session, settings.node_id, clock.now_ms), Observer(session, tell))
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """See `Registry.cluster_id`. Raises IdTaken, too: a node that cannot register should leave nothing behind."""
+        """See `cluster_id_of`. Raises IdTaken, too: a node that cannot register should leave nothing behind."""
         await self._registry.must_be_free()
-        return await self._registry.cluster_id(own, fresh)
+        return await cluster_id_of(self.session, own, fresh)
 
     async def register(self) -> None:
         """See `Registry.register`."""

@@ -1,0 +1,276 @@
+"""A node's part in its cluster, from its session at ZooKeeper to its copies: put together, begun and ended in order.
+
+The order is that of the wing's section 2: the door is bound, ZooKeeper met, the directory locked and its logs
+recovered; then the node registers, and hears how the cluster stands before anybody else is answered.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muster.coordinator.cluster.controller import settings as rules
+from muster.coordinator.cluster.controller.effects import Note
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, Endpoint, Node
+from muster.coordinator.cluster.image import Changes
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.config.security.tls import REPLICATION as DOOR
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.side import Around, ClusterSide, Seated, monotonic_ms, wall_ms
+from muster.coordinator.replication.view import ImageView
+from muster.coordinator.replication.wire.door import NodeDoor
+from muster.coordinator.replication.wire.link import Caller
+from muster.coordinator.replication.wire.links import REPLICATION, Calling
+from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.zookeeper.cluster.registration import Registration
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
+from muster.coordinator.zookeeper.registry import cluster_id_of
+from muster.storage.topics.catalog import format_id
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.storage.broker.broker import Broker
+
+ID_BYTES: Final = 16
+ELECTIONS_KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
+SESSIONS_TO_A_CONTROLLER: Final = 3
+"""A former controller's session may have to end first, and a new one reads what there is."""
+
+log = structlog.get_logger("muster.cluster")
+
+
+class NoController(ZooKeeperError):
+    """Nobody said how the cluster stands."""
+
+
+class Joined:
+    """Made in the loop it lives in; `bind`, `meet`, `enter`, then `leave` and `close`."""
+
+    side: ClusterSide
+    view: ImageView
+
+    def __init__(self, settings: Settings, certificates: "Certificates | None") -> None:
+        door = settings.replication_door
+        assert door is not None, "a node of a cluster has inter.broker.listeners"
+        self._settings = settings
+        self._certificates = certificates
+        self._door = NodeDoor(door.address)
+        self.session = Session(
+            settings.zookeeper_connect,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+        )
+        self._registration: Registration | None = None
+        self._seat: Seat | None = None
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_touch: Callable[[bool], None] = lambda in_touch: None
+
+    @property
+    def bound(self) -> Address:
+        """Where other nodes are answered; the port is known once it is bound."""
+        return self._door.bound
+
+    @property
+    def is_controller(self) -> bool:
+        return self._seat is not None and self._seat.is_controller
+
+    def bind(self) -> None:
+        """Take the port. Raises AddressTaken."""
+        host, port = self._door.bound
+        try:
+            self._door.bind()
+        except OSError as error:
+            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'inter.broker.listeners')}") from error
+
+    def give_back(self) -> None:
+        """Free a port that was never served."""
+        self._door.give_back()
+
+    async def meet(self, own: str | None) -> str:
+        """Connect, and agree on the cluster's id; `own` is what the data directory says. Raises Unreachable,
+        ExtraMissing, ClusterMismatch."""
+        await self.session.open()
+        self.session.on_state(self._session_changed)
+        return await cluster_id_of(self.session, own, format_id(os.urandom(ID_BYTES)))
+
+    async def enter(self, broker: "Broker", doors: Callable[[], tuple[Endpoint, ...]]) -> None:
+        """Register, and return once it is known how the cluster stands. doors: where clients are told to go; the first
+        is for those who know of one only.
+
+        Raises OtherKind, IdTaken, NoController, and ZooKeeper's weather.
+        """
+        settings = self._settings
+        self._registration = registration = Registration(
+            self.session,
+            lambda: self._node(broker, doors()),
+            first=lambda: doors()[0],
+            wall_ms=wall_ms,
+            on_registered=self._registered,
+        )
+        seat = self._seat = Seat(self.session, settings.node_id, rules_of(settings), self._surroundings())
+        around = Around(
+            controller=lambda: None if seat.seated is None else Seated(*seat.seated),
+            node_epoch=lambda: registration.epoch,
+            register_anew=lambda: registration.anew(registration.epoch),
+            broke=seat.broke,
+            desk=seat,
+        )
+        calling = Calling(Caller(broker.cluster_id, settings.node_id), tls=self._calls())
+        self.side = ClusterSide.open(broker, self._door, settings, calling, around)
+        self.view = ImageView(settings.node_id, self.side.image)
+        self.side.on_learned(self._learned)
+        tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
+        await self.side.start(tls=tls)
+        await registration.register()
+        registration.start()
+        seat.start()
+        await self._hear()
+
+    async def leave(self) -> None:
+        """A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
+        settings = self._settings
+        if not settings.controlled_shutdown_enable or self._seat is None or self._registration is None:
+            return
+        for trial in range(settings.controlled_shutdown_max_retries + 1):
+            if trial:
+                await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
+            try:
+                answer = await self.side.ask_to_shut_down()
+            except LinkError as error:
+                log.info("the controller does not answer a shutdown", why=str(error))
+                continue
+            if answer.error is ErrorCode.NONE and not answer.remaining:
+                return
+            log.info("the node still leads", code=answer.error.name, partitions=len(answer.remaining))
+
+    async def close(self, *, grace_s: float = 1.0) -> None:
+        """Be no part of it any more. What was copied is flushed; the session ends, and with it the registration."""
+        self._on_touch = lambda in_touch: None
+        if self._seat is not None:
+            await self._seat.close()
+        if hasattr(self, "side"):
+            await self.side.stop(grace_s)
+        if self._registration is not None:
+            await self._registration.stop()
+        await self.session.close()
+
+    def tell_touch(self, on_touch: Callable[[bool], None]) -> None:
+        """Say from now on whether ZooKeeper is in reach."""
+        self._on_touch = on_touch
+        on_touch(self.session.state is SessionState.CONNECTED)
+
+    # What the rest of the cluster is told.
+
+    def _node(self, broker: "Broker", doors: tuple[Endpoint, ...]) -> Node:
+        settings = self._settings
+        told = settings.replication_advertised_address(self._door.bound.port)
+        identity = broker.identity
+        return Node(
+            settings.node_id,
+            NO_EPOCH,
+            identity.directory_id,
+            identity.unclean,
+            (*doors, Endpoint(REPLICATION, *told)),
+            settings.broker_rack or None,
+        )
+
+    def _learned(self, changes: Changes) -> None:
+        if not self._entered.done():
+            self._entered.set_result(None)
+
+    def _registered(self, epoch: int) -> None:
+        self.side.registered(epoch)
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            image=lambda: self.side.image,
+            now_ms=monotonic_ms,
+            wall_ms=wall_ms,
+            draw_id=partial(os.urandom, ID_BYTES),
+            configs_of=partial(internal_configs, self._settings),
+            note=tell_election,
+        )
+
+    def _calls(self) -> "Callable[[], SSLContext] | None":
+        own = None if self._certificates is None else self._certificates.of(DOOR)
+        return None if own is None else own.calling
+
+    async def _hear(self) -> None:
+        settings = self._settings
+        patience_s = SESSIONS_TO_A_CONTROLLER * settings.zookeeper_session_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._entered
+        except TimeoutError as error:
+            seated = self._seat.seated if self._seat is not None else None
+            who = "no node is" if seated is None else f"node {seated[0]} at {seated[1].host}:{seated[1].port} is"
+            raise NoController(
+                f"nobody said within {patience_s:.0f} s how the cluster stands: as far as ZooKeeper at "
+                f"{self.session.connect} says, {who} its controller; look at the log of that node, and whether this "
+                "one can reach it"
+            ) from error
+
+    def _session_changed(self, state: SessionState) -> None:
+        self._on_touch(state is SessionState.CONNECTED)
+        where = str(self.session.connect)
+        match state:
+            case SessionState.CONNECTED:
+                log.info("in touch with ZooKeeper", zookeeper=where)
+            case SessionState.SUSPENDED:
+                log.warning("ZooKeeper is out of reach; what is in sync goes on", zookeeper=where)
+            case SessionState.LOST:
+                log.warning("the session is over; the node registers anew once it can", zookeeper=where)
+
+
+def client_doors(grpc: Address, kafka: Address | None) -> tuple[Endpoint, ...]:
+    """Where clients are told to go, Kafka's first, which tools of that era take for the only one."""
+    kafkas = () if kafka is None else (Endpoint(PLAINTEXT, *kafka),)
+    return (*kafkas, Endpoint(GRPC, *grpc))
+
+
+def rules_of(settings: Settings) -> rules.Settings:
+    """What the controller goes by."""
+    return rules.Settings(
+        min_isr=settings.min_insync_replicas,
+        unclean_election=settings.unclean_leader_election_enable,
+        loose=settings.for_topic({}).flush_messages != 1,
+        offsets_partitions=settings.offsets_topic_num_partitions,
+        offsets_replicas=settings.offsets_topic_replication_factor,
+        internal=(ELECTIONS,),
+        eviction=settings.broker_eviction_on_refusal,
+        auto_rebalance=settings.auto_leader_rebalance_enable,
+        imbalance_percent=settings.leader_imbalance_per_broker_percentage,
+        imbalance_check_ms=settings.leader_imbalance_check_interval_seconds * 1000,
+    )
+
+
+def internal_configs(settings: Settings, name: str) -> Mapping[str, str]:
+    """What an internal topic sets for itself."""
+    if name in (OFFSETS, LEDGER):
+        size = str(settings.offsets_topic_segment_bytes)
+        # A turn's batch is as large as it is; only a segment bounds it.
+        return {"cleanup.policy": "compact", "segment.bytes": size, "max.message.bytes": size}
+    return {"retention.ms": str(ELECTIONS_KEPT_MS)} if name == ELECTIONS else {}
+
+
+def tell_election(note: Note) -> None:
+    log.info(
+        "elected" if note.after >= 0 else "nobody leads",
+        unit=str(note.unit),
+        epoch=note.epoch,
+        before=note.before,
+        after=note.after,
+        clean=note.clean.value,
+        cause=note.cause,
+        isr=list(note.isr),
+        took_ms=note.took_ms,
+    )

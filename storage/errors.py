@@ -94,10 +94,15 @@ class InvalidFetchSize(StorageError):
 
 
 class NotLeaderOrFollower(StorageError):
-    """The partition is another node's."""
+    """The partition is another node's: `leader`'s, in `leader_epoch`, as far as is known here (-1)."""
 
     code = 6
     name = "NOT_LEADER_OR_FOLLOWER"
+
+    def __init__(self, message: str, leader: int = -1, leader_epoch: int = -1) -> None:
+        super().__init__(message)
+        self.leader = leader
+        self.leader_epoch = leader_epoch
 
 
 class RequestTimedOut(StorageError):
@@ -126,6 +131,20 @@ class RecordListTooLarge(StorageError):
 
     code = 18
     name = "RECORD_LIST_TOO_LARGE"
+
+
+class NotEnoughReplicas(StorageError):
+    """Fewer replicas are in sync than a produce with acks=all asks for; nothing is written."""
+
+    code = 19
+    name = "NOT_ENOUGH_REPLICAS"
+
+
+class NotEnoughReplicasAfterAppend(StorageError):
+    """The records are written, but fewer replicas are in sync by then than acks=all asks for."""
+
+    code = 20
+    name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
 class InvalidRequiredAcks(StorageError):
@@ -224,6 +243,13 @@ class UnsupportedCompressionType(StorageError):
 
     code = 76
     name = "UNSUPPORTED_COMPRESSION_TYPE"
+
+
+class OffsetNotAvailable(StorageError):
+    """A leader that is new does not know yet how far the records are committed."""
+
+    code = 78
+    name = "OFFSET_NOT_AVAILABLE"
 
 
 class InvalidRecord(_RecordsAtFault):

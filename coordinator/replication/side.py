@@ -5,7 +5,7 @@ this node does as a candidate for controller, and as one, is not here: it comes 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.copies.altering import Altering
-from muster.coordinator.replication.copies.committing import Committing
+from muster.coordinator.replication.copies.committing import Committing, Keeping
 from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
 from muster.coordinator.replication.copies.fetching import Fetching
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
@@ -121,7 +121,8 @@ class ClusterSide:
         me = calling.me.node
         self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
         self.replicas = Replicas(me, self.logs, replica_settings(settings), now_ms())
-        self._committing = Committing(self.replicas)
+        self.committing = Committing(self.replicas)
+        self.keeping = Keeping(self.replicas)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Never done but with an error: a mistake of the program, by which the node may not go on (exit code 1)."""
         self._flushing = Flushing(self.logs.get, self._flushed, self._failed)
@@ -160,6 +161,7 @@ class ClusterSide:
         self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle)
         self._tasks = Tasks(self._failed)
         self._learners: list[Callable[[Changes], None]] = []
+        self._movers: list[Callable[[TopicPartition], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._stopped = False
@@ -202,18 +204,28 @@ class ClusterSide:
     def appended(self, place: TopicPartition, end: int) -> "asyncio.Future[ErrorCode]":
         """A log that this node leads has grown; done when what lies below `end` is committed (see `Committing.wait`).
         It is flushed with whatever else is to be flushed."""
-        if place in self.replicas.led:
-            self.replicas.appended(place)
-            self._flushing.soon([place])
-        done = self._committing.wait(place, end)
-        if self._stopped:
-            self._committing.end()
-        self.settle()
+        done = self.committing.wait(place, end)
+        self.grown([place])
         return done
+
+    def grown(self, places: Iterable[TopicPartition]) -> None:
+        """Logs that this node leads have grown: their followers hear of it at once, and the flush runs beside them.
+        Who waits for what was appended says so to `committing` or `keeping`, before or after this."""
+        led = [place for place in places if place in self.replicas.led]
+        for place in led:
+            self.replicas.appended(place)
+        self._flushing.soon(led)
+        if self._stopped:
+            self._end_waits()
+        self.settle()
 
     def on_learned(self, listener: Callable[[Changes], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)
+
+    def on_moved(self, listener: Callable[[TopicPartition], None]) -> None:
+        """Call it with each partition of which more is committed here than before, or which is led here no more."""
+        self._movers.append(listener)
 
     async def ask_to_shut_down(self) -> ShutdownAnswered:
         """A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
@@ -235,7 +247,7 @@ class ClusterSide:
         while replicas.moved:
             moved, replicas.moved = replicas.moved, {}
             for place in moved:
-                self._committing.moved(place)
+                self._moved(place)
         for unit in replicas.lost:
             for half in halves(unit):
                 if (log := self.logs.get(half)) is not None:
@@ -278,7 +290,19 @@ class ClusterSide:
         for place, why in flushed.broken:
             self.replicas.broke(place, why)
         self.replicas.flushed(flushed.done, self._now_ms())
+        for place in flushed.done:
+            self.keeping.moved(place)
         self.settle()
+
+    def _moved(self, place: TopicPartition) -> None:
+        self.committing.moved(place)
+        self.keeping.moved(place)
+        for listener in self._movers:
+            listener(place)
+
+    def _end_waits(self) -> None:
+        self.committing.end()
+        self.keeping.end()
 
     async def _look(self) -> None:
         while True:
@@ -300,7 +324,7 @@ class ClusterSide:
     async def _let_go(self) -> None:
         self._stopped = True
         self._door.drain()
-        self._committing.end()
+        self._end_waits()
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.stop()

@@ -37,7 +37,7 @@ READERS = 2
 """Threads for reads that may wait for the disk or check what they find."""
 
 ACKS_NONE = 0
-_KNOWN_ACKS = (-1, ACKS_NONE, 1)
+KNOWN_ACKS = (-1, ACKS_NONE, 1)
 
 
 def wall_clock_ms() -> int:
@@ -95,7 +95,7 @@ class LogRequests:
         with a StorageError: RequestTimedOut where the flush took longer than `timeout_ms` (0: as long as it takes),
         told up to SWEEP_S late.
         """
-        if acks not in _KNOWN_ACKS:
+        if acks not in KNOWN_ACKS:
             return [failed(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
         append, durable = self.commit.append, acks != ACKS_NONE
         begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]

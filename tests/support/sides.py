@@ -17,6 +17,8 @@ from muster.coordinator.cluster.image import Known
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.led_broker import LedBroker
+from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.side import Around, ClusterSide, NoController, Seated, monotonic_ms, wall_ms
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller
@@ -144,6 +146,8 @@ class SideNode:
         self.refused: list[int] = []
         self.broker: Broker
         self.side: Watched
+        self.led: LedBroker
+        self.requests: ClusterRequests
 
     async def start(self) -> None:
         self.broker = Broker(self._directory, LogSettings(), node_id=self.id, cluster_id=CLUSTER)
@@ -158,11 +162,14 @@ class SideNode:
         )
         self.side = Watched(self.broker, door, SETTINGS, Calling(Caller(CLUSTER, self.id)), around)
         self.side.happened = self._happened
+        self.led = LedBroker(self.broker, self.side)
+        self.requests = ClusterRequests(self.led, self.side)
         await self.side.start()
         self.epoch = self._standing.register(self.id, self.broker.identity.directory_id, door.bound)
         self.side.registered(self.epoch)
 
     async def stop(self) -> None:
+        await self.requests.close()
         await self.side.stop(0)
         self.broker.close()
 

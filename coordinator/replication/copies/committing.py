@@ -1,55 +1,86 @@
-"""Appends that wait until what they wrote is committed (L2)."""
+"""Appends that wait until what they wrote is committed (L2), or kept here (acks=1)."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.serving import Led
 from muster.coordinator.errors import ErrorCode
+
+Told: TypeAlias = Callable[[ErrorCode], None]
+"""Called once, in the loop."""
 
 
 class Committing:
-    """Futures by partition. Whoever waits brings its own patience: one that is cancelled is let go of."""
+    """Who waits, by partition. Whoever waits brings its own patience."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._waiting: dict[TopicPartition, list[tuple[int, int, asyncio.Future[ErrorCode]]]] = {}
+        self._waiting: dict[TopicPartition, list[tuple[int, int, Told]]] = {}
 
-    def wait(self, place: TopicPartition, end: int) -> "asyncio.Future[ErrorCode]":
-        """NONE once what lies below `end` is committed in the leader epoch of this moment; NOT_LEADER_OR_FOLLOWER (6)
-        once that is over; NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) if fewer than the least are in sync then."""
-        done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    def tell(self, place: TopicPartition, end: int, told: Told) -> None:
+        """Tell NONE once what lies below `end` is committed in the leader epoch of this moment, maybe at once;
+        NOT_LEADER_OR_FOLLOWER (6) once that is over; NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) if fewer than the least are
+        in sync then."""
         led = self._replicas.led.get(place)
         if led is None:
-            done.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return done
-        self._waiting.setdefault(place, []).append((end, led.leader.epoch, done))
-        self.moved(place)
+            told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        code = self._code(led, end)
+        if code is not None:
+            told(code)
+            return
+        self._waiting.setdefault(place, []).append((end, led.leader.epoch, told))
+
+    def wait(self, place: TopicPartition, end: int) -> "asyncio.Future[ErrorCode]":
+        """The same as a future; one that is cancelled is let go of."""
+        done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def told(code: ErrorCode) -> None:
+            if not done.done():
+                done.set_result(code)
+
+        self.tell(place, end, told)
         return done
 
     def moved(self, place: TopicPartition) -> None:
-        """The high watermark has moved, or this node leads the partition no more."""
+        """There may be news: the high watermark has moved, or this node leads the partition no more."""
         waiting = self._waiting.pop(place, None)
         if waiting is None:
             return
         led = self._replicas.led.get(place)
         still = []
-        for end, epoch, done in waiting:
-            if done.done():
-                continue
+        answered: list[tuple[Told, ErrorCode]] = []
+        for end, epoch, told in waiting:
             code: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if led is not None and led.leader.epoch == epoch:
-                code = led.leader.parked(led.half, end)
+                code = self._code(led, end)
             if code is None:
-                still.append((end, epoch, done))
+                still.append((end, epoch, told))
             else:
-                done.set_result(code)
+                answered.append((told, code))
         if still:
             self._waiting[place] = still
+        for told, code in answered:
+            told(code)
 
     def end(self) -> None:
         """This node stops: whoever waits hears that it leads no more."""
         waiting, self._waiting = self._waiting, {}
         for waits in waiting.values():
-            for _, _, done in waits:
-                if not done.done():
-                    done.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            for _, _, told in waits:
+                told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _code(self, led: Led, end: int) -> ErrorCode | None:
+        return led.leader.parked(led.half, end)
+
+
+class Keeping(Committing):
+    """Who waits until it is kept here, whatever others have of it: NONE, or NOT_LEADER_OR_FOLLOWER (6)."""
+
+    def _code(self, led: Led, end: int) -> ErrorCode | None:
+        if led.leader.over:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if led.leader.halves[led.half].kept >= end else None

@@ -5,9 +5,9 @@ that it sent is kept here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
 from muster.coordinator.cluster.follower import Append, Ask, Begin, Cut, Follower, Stop, Told, Verdict, Void, Wait
 from muster.coordinator.cluster.lease import Source
 from muster.coordinator.cluster.replicas.messages import (
@@ -25,6 +25,15 @@ from muster.coordinator.cluster.replicas.messages import (
 from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, ReplicaLog
 
 Copies: TypeAlias = Mapping[TopicPartition, "Copy"]
+
+
+class Undone(NamedTuple):
+    """Records that an unclean election has cost this copy: from one offset up to another, written in these epochs."""
+
+    place: TopicPartition
+    start: int
+    end: int
+    epochs: tuple[int, ...]
 
 
 class Copy:
@@ -71,6 +80,8 @@ class Fetcher:
         self._forgotten: dict[TopicPartition, bytes] = {}
         self._under_way: FetchRequest | None = None
         self._not_before_ms = 0
+        self.undone: list[Undone] = []
+        """What was cut since somebody looked, and took it away."""
 
     @property
     def busy(self) -> bool:
@@ -214,10 +225,12 @@ class Fetcher:
                     log.advance_start(part.start)
                     self._changed[part.place] = None
             case Cut(to):
+                self._undo(copy, to)
                 log.cut(to)
                 follower.was_cut(log.end, log.last_epoch)
                 self._changed[part.place] = None
             case Begin(at):
+                self._undo(copy, at)
                 log.begin(at)
                 follower.began(at)
                 self._changed[part.place] = None
@@ -231,3 +244,22 @@ class Fetcher:
                 return None
         log.tell_high_watermark(follower.high_watermark)
         return None
+
+    def _undo(self, copy: Copy, to: int) -> None:
+        """What is cut now is lost if an unclean election came after it was written: without one it was never promised
+        to anybody (F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
+        start, log = max(to, copy.log.start), copy.log
+        if start < log.end and log.epoch_at(start) < copy.follower.unclean_epoch:
+            self.undone.append(Undone(copy.follower.place, start, log.end, epochs_between(log, start)))
+
+
+def epochs_between(log: ReplicaLog, offset: int) -> tuple[int, ...]:
+    """The leader epochs of the batches from an offset on, in order."""
+    found = []
+    while offset < log.end and (epoch := log.epoch_at(offset)) != NO_EPOCH:
+        found.append(epoch)
+        end = log.end_for_epoch(epoch)[1]
+        if end <= offset:
+            break
+        offset = end
+    return tuple(found)

@@ -10,7 +10,7 @@ from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
 from muster.coordinator.cluster.leader import Leader, peers_of
 from muster.coordinator.cluster.lease import Peer, Promise, Source
 from muster.coordinator.cluster.progress import Half
-from muster.coordinator.cluster.replicas.copying import Copy, Fetcher
+from muster.coordinator.cluster.replicas.copying import Copy, Fetcher, Undone
 from muster.coordinator.cluster.replicas.hosting import Follow, Hosting, Lead, Rest
 from muster.coordinator.cluster.replicas.messages import ANSWER_BYTES, PART_BYTES, FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLog
@@ -42,7 +42,7 @@ class Replicas:
         look()                             every half of `replica.lag.time.max.ms`, or more often
 
     and looks at `moved` (partitions whose high watermark has moved), `gained` and `lost` (units that this node leads
-    from now on, or no more), `offline` and `strays` afterwards.
+    from now on, or no more), `undone` (what unclean elections cost), `offline` and `strays` afterwards.
     """
 
     def __init__(self, me: int, logs: Logs, settings: ReplicaSettings, now_ms: int) -> None:
@@ -63,6 +63,7 @@ class Replicas:
         self.moved: dict[TopicPartition, None] = {}
         self.gained: dict[TopicPartition, int] = {}
         self.lost: dict[TopicPartition, None] = {}
+        self.undone: list[Undone] = []
         self.offline: dict[TopicPartition, tuple[bytes, str]] = {}
         self.strays: dict[TopicPartition, bytes] = {}
         self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke)
@@ -275,8 +276,12 @@ class Replicas:
         return due
 
     def answered(self, node: int, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> None:
-        for place, why in self.fetchers[node].answered(request, answer, now_ms):
+        fetcher = self.fetchers[node]
+        for place, why in fetcher.answered(request, answer, now_ms):
             self._broke(unit_of(place), why)
+        if fetcher.undone:
+            self.undone += fetcher.undone
+            fetcher.undone.clear()
 
     def failed(self, node: int, request: FetchRequest, now_ms: int) -> None:
         self.fetchers[node].failed(request, now_ms)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.cluster.replicas.messages import NO_SUCH_SESSION, FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
@@ -235,3 +236,32 @@ def test_a_parked_fetch_is_answered_when_records_come_or_it_has_waited() -> None
     assert leader.replicas.serving.next_ms == 999
     leader.replicas.serving.wake(999)
     assert len(answers) == 2
+
+
+def test_what_an_unclean_election_cost_a_copy_is_told_once() -> None:
+    """Section 11: the ledger counts it. What is cut without one was never promised to anybody."""
+    leader, follower = two()
+    leader.writes(3)
+    leader.flushes()
+    copy_once(leader, follower)
+    leader.writes(4)
+    comes_back_as_a_follower(leader, follower, epoch=2, unclean_epoch=NO_EPOCH)
+    assert leader.replicas.undone == []
+    leader.hears(orders(HERE, 3))
+    leader.writes(2)
+    comes_back_as_a_follower(leader, follower, epoch=4, unclean_epoch=4)
+    assert leader.replicas.undone == [Undone(PLACE, 3, 5, (3,))]
+
+
+def comes_back_as_a_follower(former: Pair, leader: Pair, *, epoch: int, unclean_epoch: int) -> None:
+    former.flushes()
+    topic = orders(THERE, epoch)
+    view = topic.partitions[0]._replace(unclean_epoch=unclean_epoch)
+    for each in (leader, former):
+        each.hears(TopicView(ID, topic.name, topic.configs, {0: view}))
+    for _ in range(3):
+        [(_, request)] = former.replicas.requests(0)
+        [answer] = leader.serves(request)
+        former.replicas.answered(THERE, request, answer, 0)
+        former.flushes(former.replicas.unkept())
+    assert former.log().end == 3

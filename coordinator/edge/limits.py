@@ -39,7 +39,7 @@ MANY: Final = frozenset(
 ACTS: Final = frozenset({"creations", "entries"})
 """Lists of up to MAX_ACTS."""
 
-SOME: Final = frozenset({"users", "upsertions", "deletions"})
+SOME: Final = frozenset({"users", "upsertions", "deletions", "elections"})
 """Lists of up to MAX_SOME."""
 
 FEW: Final = frozenset(

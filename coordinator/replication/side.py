@@ -25,6 +25,7 @@ from muster.coordinator.replication.copies.fetching import Fetching
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.logs import StoredLogs
 from muster.coordinator.replication.copies.polling import Polling
+from muster.coordinator.replication.elections.ledger import Ledger
 from muster.coordinator.replication.tasks import Tasks
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.links import Calling, Links, address_in
@@ -158,7 +159,19 @@ class ClusterSide:
             learned=self._learned,
             broke=around.broke,
         )
-        self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle)
+        self.elections = Ledger(
+            broker,
+            self.replicas,
+            self.image,
+            Links(calling, lambda node: address_in(self.image, node)),
+            appended=self.appended,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
+            failed=self._failed,
+        )
+        """What the controller's `Note`s are told (see `Surroundings.note`)."""
+        note = self.elections.append
+        self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle, note=note)
         self._tasks = Tasks(self._failed)
         self._learners: list[Callable[[Changes], None]] = []
         self._movers: list[Callable[[TopicPartition], None]] = []
@@ -178,6 +191,7 @@ class ClusterSide:
         await self._door.start(self.desk, self._cluster_id, tls=tls, may=may)
         for work in (self._polling.run(), self._look(), self._checkpoint()):
             self._tasks.start(work)
+        self.elections.start()
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Let go of the other nodes; what was copied is flushed, and how far it is committed written down."""
@@ -254,6 +268,8 @@ class ClusterSide:
                     log.rest()
         replicas.gained.clear()
         replicas.lost.clear()
+        while replicas.undone:
+            self.elections.undone(replicas.undone.pop(0))
         replicas.serving.wake(now_ms)
         questions = replicas.questions(now_ms)
         if questions:
@@ -329,6 +345,7 @@ class ClusterSide:
             self._timer.cancel()
         self._tasks.stop()
         await self._tasks.ended()
+        self.elections.stop()
         self._poll_links.close()
         self._shutdown_links.close()
         self._fetching.stop()

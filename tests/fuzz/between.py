@@ -21,7 +21,7 @@ from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.schema import messages
 from muster.coordinator.replication.wire.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
 from muster.coordinator.replication.wire.door import Handlers, NodeConnection
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 
@@ -91,6 +91,10 @@ class DrawnDesk:
         await self._turns()
         views = {each.partition: PartitionView(1, 2, 3, (1,), (), (1,)) for each in offline}
         return ClusterState(nodes=(NodeView(node.id, node.epoch),), topics=(TopicView(bytes(16), "a", {}, views),))
+
+    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+        await self._turns()
+        return ErrorCode.NONE if len(records) % 2 else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Talk:

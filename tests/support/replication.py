@@ -12,11 +12,12 @@ from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchItem, FetchRequest
 from muster.coordinator.config import Address
 from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.connections.listener import ListenerLimits
 from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
 from muster.coordinator.replication.wire.guard import Who
 from muster.coordinator.replication.wire.link import Caller, Link
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
@@ -65,6 +66,10 @@ class HeldDesk:
         await self._wait("cluster_state", node, known, offline, max_wait_ms)
         answer: ClusterState = self.answers.get("cluster_state", ClusterState())
         return answer
+
+    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+        await self._wait("note", records)
+        return ErrorCode(self.answers.get("note", 0))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S * pace()):

@@ -28,12 +28,14 @@ Copies: TypeAlias = Mapping[TopicPartition, "Copy"]
 
 
 class Undone(NamedTuple):
-    """Records that an unclean election has cost this copy: from one offset up to another, written in these epochs."""
+    """Records that an unclean election has cost this copy: from one offset up to another, written in these epochs.
+    elected: the leader epoch that the election began."""
 
     place: TopicPartition
     start: int
     end: int
     epochs: tuple[int, ...]
+    elected: int
 
 
 class Copy:
@@ -250,7 +252,8 @@ class Fetcher:
         to anybody (F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
         start, log = max(to, copy.log.start), copy.log
         if start < log.end and log.epoch_at(start) < copy.follower.unclean_epoch:
-            self.undone.append(Undone(copy.follower.place, start, log.end, epochs_between(log, start)))
+            epochs = epochs_between(log, start)
+            self.undone.append(Undone(copy.follower.place, start, log.end, epochs, copy.follower.unclean_epoch))
 
 
 def epochs_between(log: ReplicaLog, offset: int) -> tuple[int, ...]:

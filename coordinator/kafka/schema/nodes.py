@@ -1,7 +1,8 @@
 """Fields of the messages that only nodes of a cluster send each other.
 
-Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`; ClusterState is ours: what a node asks the
-controller for, in one message where Kafka's controllers push two (LeaderAndIsr, UpdateMetadata).
+Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`. Two are ours: ClusterState is what a node asks
+the controller for, in one message where Kafka's controllers push two (LeaderAndIsr, UpdateMetadata); NoteElections are
+records for the ledger of elections, on their way to its leader.
 """
 
 FIELDS = """
@@ -92,4 +93,12 @@ ClusterStateResponse 0-0 flexible 0+
             directories: []? = null tag 0
                 node_id: int32
                 directory: string
+
+NoteElectionsRequest 0-0 flexible 0+
+    elections: []
+        key: bytes
+        value: bytes
+
+NoteElectionsResponse 0-0 flexible 0+
+    error_code: int16
 """

@@ -1,8 +1,8 @@
 """Who answers at the door between nodes: fetches and epochs by the replicas, the rest by the controller's side."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
@@ -11,7 +11,9 @@ from muster.coordinator.cluster.image import ClusterState, Image, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
+
+Note: TypeAlias = Callable[[tuple[Noted, ...]], Awaitable[ErrorCode]]
 
 
 class ControllerDesk(Protocol):
@@ -37,7 +39,10 @@ class FetchDesk:
         *,
         now_ms: Callable[[], int],
         happened: Callable[[], None],
+        note: Note | None = None,
     ) -> None:
+        """note: puts records into the ledger of elections."""
+        self._note = note
         self._replicas = replicas
         self._image = image
         self._controller = controller
@@ -76,6 +81,9 @@ class FetchDesk:
         self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
     ) -> ClusterState:
         return await self._controller.cluster_state(node, known, offline, max_wait_ms)
+
+    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if self._note is None else await self._note(records)
 
     def _end(self, asked: EpochAsked) -> EpochEnd:
         """Who asks in a later epoch than that which is led here ends it (L9), and is told so by its own epoch (G5a):

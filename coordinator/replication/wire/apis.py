@@ -1,4 +1,4 @@
-"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and one message of ours."""
+"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and two messages of ours."""
 
 from typing import Final
 
@@ -9,6 +9,7 @@ CONTROLLED_SHUTDOWN: Final = 7
 OFFSET_FOR_LEADER_EPOCH: Final = 23
 ALTER_PARTITION: Final = 56
 CLUSTER_STATE: Final = 1000
+NOTE_ELECTIONS: Final = 1001
 
 # Who waits for long, or may get much, holds up what comes behind on its connection.
 NODE_APIS: Final = (
@@ -18,6 +19,7 @@ NODE_APIS: Final = (
     Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 4, 4),
     Api(ALTER_PARTITION, "AlterPartition", 3, 3),
     Api(CLUSTER_STATE, "ClusterState", 0, 0, parks=True),
+    Api(NOTE_ELECTIONS, "NoteElections", 0, 0, parks=True),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}

@@ -189,6 +189,9 @@ class Handlers:
             return Written(await asyncio.to_thread(written, answer))
         return translate.state_response(answer)
 
+    async def note_elections(self, request: Any, call: KafkaCall) -> Any:
+        return translate.noted_response(await self._desk.note(translate.noted(request)))
+
 
 def written(answer: ClusterState) -> list[Buffer]:
     return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate.state_response(answer))

@@ -15,6 +15,7 @@ from muster.coordinator.cluster.image import ClusterState, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.config import Address
 from muster.coordinator.edge.limits import LARGE_BYTES
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
 from muster.coordinator.kafka.codec.emitting import Frame
@@ -23,7 +24,7 @@ from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.replication.wire import translate
 from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, Noted
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -147,6 +148,9 @@ class Link(asyncio.Protocol):
         me = self._me
         request = translate.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
         return await self.ask("ClusterState", request, deadline_s, translate.cluster_state)
+
+    async def note(self, records: Iterable[Noted], *, deadline_s: float) -> ErrorCode:
+        return await self.ask("NoteElections", translate.note_request(records), deadline_s, translate.note_answered)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
         """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in

@@ -17,7 +17,7 @@ from muster.coordinator.cluster.replicas.messages import (
 )
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, Noted
 
 NameOf: TypeAlias = Callable[[bytes], str | None]
 """The name of the topic that has this id, as far as this node knows. On the wire topics go by their ids."""
@@ -414,3 +414,23 @@ def partition_view(row: Any) -> PartitionView:
         row.unclean_epoch,
         None if row.directories is None else {one.node_id: one.directory for one in row.directories},
     )
+
+
+# -- NoteElections ----------------------------------------------------------------------------------------------------
+
+
+def note_request(records: Iterable[Noted]) -> Any:
+    row = struct("NoteElectionsRequest.elections")
+    return struct("NoteElectionsRequest")(elections=[row(key=one.key, value=one.value) for one in records])
+
+
+def noted(request: Any) -> tuple[Noted, ...]:
+    return tuple(Noted(bytes(one.key), bytes(one.value)) for one in request.elections)
+
+
+def noted_response(code: ErrorCode) -> Any:
+    return struct("NoteElectionsResponse")(error_code=code)
+
+
+def note_answered(response: Any) -> ErrorCode:
+    return code_of(response.error_code)

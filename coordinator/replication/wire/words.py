@@ -44,6 +44,13 @@ class EpochEnd(NamedTuple):
     end: int = -1
 
 
+class Noted(NamedTuple):
+    """A record for the ledger of elections."""
+
+    key: bytes
+    value: bytes
+
+
 class Desk(Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
@@ -71,4 +78,8 @@ class Desk(Protocol):
         self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
     ) -> ClusterState:
         """What is new since `known`, within `max_wait_ms`."""
+        ...
+
+    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+        """NONE once the records are committed in the ledger of elections, which this node leads."""
         ...

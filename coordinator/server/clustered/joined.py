@@ -197,8 +197,12 @@ class Joined:
             wall_ms=wall_ms,
             draw_id=partial(os.urandom, ID_BYTES),
             configs_of=partial(internal_configs, self._settings),
-            note=tell_election,
+            note=self._elected,
         )
+
+    def _elected(self, note: Note) -> None:
+        tell_election(note)
+        self.side.elections.note(note)
 
     def _calls(self) -> "Callable[[], SSLContext] | None":
         own = None if self._certificates is None else self._certificates.of(DOOR)

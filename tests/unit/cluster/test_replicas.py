@@ -250,7 +250,7 @@ def test_what_an_unclean_election_cost_a_copy_is_told_once() -> None:
     leader.hears(orders(HERE, 3))
     leader.writes(2)
     comes_back_as_a_follower(leader, follower, epoch=4, unclean_epoch=4)
-    assert leader.replicas.undone == [Undone(PLACE, 3, 5, (3,))]
+    assert leader.replicas.undone == [Undone(PLACE, 3, 5, (3,), 4)]
 
 
 def comes_back_as_a_follower(former: Pair, leader: Pair, *, epoch: int, unclean_epoch: int) -> None:

@@ -22,7 +22,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.wire.apis import VERSION_OF
 from muster.coordinator.replication.wire.link import Link
 from muster.coordinator.replication.wire.reaching import Broken
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, NodeName
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, NodeName, Noted
 from tests.support.replication import (
     ORDERS,
     OTHER,
@@ -206,6 +206,17 @@ def test_the_cluster_is_asked_for_and_told() -> None:
     play(story)
 
 
+def test_elections_are_noted_and_what_became_of_it_is_told() -> None:
+    async def story(desk: HeldDesk, link: Link) -> None:
+        records = (Noted(b"orders-3", b"{}"), Noted(b"", bytes(1000)))
+        for code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            desk.answers["note"] = code
+            assert await link.note(records, deadline_s=PATIENCE_S) is code
+        assert desk.asked == [("note", records)] * 2
+
+    play(story)
+
+
 def test_a_large_cluster_is_written_and_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     views = {number: PartitionView(1, 7, 12, (1, 2, 3), (), (1, 2, 3)) for number in range(3_000)}
     told = ClusterState(controller=3, epoch=4, sequence=5, full=True, topics=(TopicView(TOPIC, "orders", {}, views),))
@@ -270,4 +281,5 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "AlterPartition": 3,
         "ControlledShutdown": 3,
         "ClusterState": 0,
+        "NoteElections": 0,
     }

@@ -1,0 +1,199 @@
+"""The ledger of elections as one node has it: what it tells goes to whoever leads `__elections`; what is here is read.
+
+Nothing waits for it: a cluster elects whether or not the ledger can be written. What cannot be sent waits, at most
+1,000 records; then the oldest go, and are counted.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from muster.coordinator.cluster.controller.effects import Clean, Note
+from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition
+from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.replicas.copying import Undone
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.elections.records import Told, record_of, record_of_lost, told
+from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.replication.wire.words import Noted
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import decode_records, encode_turn
+
+PLACE: Final = TopicPartition(ELECTIONS, 0)
+
+MOST_WAITING: Final = 1_000
+MOST_AT_ONCE: Final = 100
+"""Records that go in one request, and in one batch."""
+
+RETRY_S: Final = 0.5
+DEADLINE_S: Final = 5.0
+
+READ_BYTES: Final = 1 << 20
+MOST_READ: Final = 100_000
+"""Records that one question may look at: most elections are of no interest to somebody who asks for one topic's."""
+
+log = structlog.get_logger("muster.replication")
+
+
+@dataclass(slots=True)
+class Counted:
+    """Since this node began. elections: those that it decided as controller; unclean: of these, those that may have
+    cost records; took_ms: all of them together. dropped: records that the ledger never got."""
+
+    elections: int = 0
+    unclean: int = 0
+    took_ms: int = 0
+    dropped: int = 0
+
+
+class Ledger:
+    """Made in the loop it lives in; `start`, `stop`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        replicas: Replicas,
+        image: Image,
+        links: Links,
+        *,
+        appended: Callable[[TopicPartition, int], Awaitable[ErrorCode]],
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        failed: Failed,
+    ) -> None:
+        """appended: see `ClusterSide.appended`. now_ms: the clock of notes; wall_ms: that of people."""
+        self.counted = Counted()
+        self._broker = broker
+        self._replicas = replicas
+        self._image = image
+        self._links = links
+        self._appended = appended
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._waiting: deque[Noted] = deque()
+        self._more = asyncio.Event()
+        self._tasks = Tasks(failed)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def start(self) -> None:
+        self._tasks.start(self._send())
+
+    def stop(self) -> None:
+        """What waits is dropped."""
+        self._tasks.stop()
+        self._links.close()
+
+    def note(self, note: Note) -> None:
+        """An election that this node decided as controller was written."""
+        self.counted.elections += 1
+        self.counted.took_ms += note.took_ms
+        self.counted.unclean += note.clean in (Clean.UNCLEAN, Clean.LAST_KNOWN)
+        self._wait_for(record_of(note, self._wall_ms() - (self._now_ms() - note.decided_ms)))
+
+    def undone(self, undone: Undone) -> None:
+        """This node's copy was cut, because an unclean election came after what is gone was written."""
+        log.warning(
+            "an unclean election cost records",
+            partition=str(undone.place),
+            start=undone.start,
+            end=undone.end,
+            epochs=list(undone.epochs),
+            elected=undone.elected,
+        )
+        self._wait_for(record_of_lost(self._replicas.me, undone))
+
+    async def append(self, records: tuple[Noted, ...]) -> ErrorCode:
+        """Into the log here, if this node leads it; NONE once they are committed."""
+        led = self._replicas.led.get(PLACE)
+        if led is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not 0 < len(records) <= MOST_WAITING:
+            return ErrorCode.INVALID_REQUEST
+        if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
+            return refused
+        now_ms = self._wall_ms()
+        try:
+            batch = encode_turn([(each.key, each.value, None) for each in records], now_ms)
+            self._broker.append(*PLACE, batch, now_ms, trusted=True)
+            end = self._broker.end_offset(*PLACE)
+        except StorageError as error:
+            log.warning("elections not noted", error=str(error))
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return await self._appended(PLACE, end)
+
+    @property
+    def here(self) -> bool:
+        """Whether this node has a copy of the ledger."""
+        return PLACE in self._replicas.led or PLACE in self._replicas.copies
+
+    async def explain(self, limit: int, topic: str = "") -> list[Told]:
+        """The last elections, the youngest first, as far as they are committed and known here."""
+        return await asyncio.to_thread(self._explain, limit, topic) if self.here else []
+
+    def _wait_for(self, record: Noted) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.popleft()
+            self.counted.dropped += 1
+        self._waiting.append(record)
+        self._more.set()
+
+    async def _send(self) -> None:
+        while True:
+            self._more.clear()
+            while self._waiting:
+                some = tuple(islice(self._waiting, MOST_AT_ONCE))
+                if await self._sent(some) is not ErrorCode.NONE:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                # Meanwhile the oldest may have been dropped.
+                sent = set(map(id, some))
+                while self._waiting and id(self._waiting[0]) in sent:
+                    self._waiting.popleft()
+            await self._more.wait()
+
+    async def _sent(self, records: tuple[Noted, ...]) -> ErrorCode:
+        view = self._image.partition(PLACE)
+        if view is None or view.leader == NOBODY:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        if view.leader == self._replicas.me:
+            return await self.append(records)
+        try:
+            link = await self._links.to(view.leader)
+            return await link.note(records, deadline_s=DEADLINE_S)
+        except LinkError as error:
+            log.debug("elections are told again", why=str(error))
+            return ErrorCode.REQUEST_TIMED_OUT
+
+    def _explain(self, limit: int, topic: str) -> list[Told]:
+        """In a thread. From the end backwards, further each time, until there are enough."""
+        start, end = self._broker.start_offset(*PLACE), self._broker.high_watermark(*PLACE)
+        count = 2 * limit
+        while True:
+            begin = max(start, end - count)
+            found = told(self._values(begin, end), topic)
+            if len(found) >= limit or begin == start or count >= MOST_READ:
+                return found[:limit]
+            count = min(4 * count, MOST_READ)
+
+    def _values(self, offset: int, end: int) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        while offset < end:
+            fetched = self._broker.fetch(*PLACE, offset, READ_BYTES)
+            records = list(decode_records(fetched.records, offset))
+            if not records:
+                break
+            values += [each.value for each in records]
+            offset = records[-1].offset + 1
+        return values

@@ -1,0 +1,130 @@
+"""Elections as records of `__elections`, and back. JSON; the key is the unit's name.
+
+Value of an election: {"unit": "orders-3", "epoch": 8, "from": 1, "to": 2, "clean": "isr", "cause": ..., "isr": [2, 3],
+"elr": [], "decided_ms": ..., "took_ms": ...}; decided_ms in epoch milliseconds. Value of what a follower cut off:
+{"unit": "orders-3", "epoch": 8, "lost": {"node": 1, "from": 120, "to": 133, "records": 13, "epochs": [7]}}; epoch: that
+of the unclean election. Unknown fields are passed over. A record may come twice: it was sent again because an answer
+was lost.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+
+from muster.coordinator.cluster.controller.effects import Note
+from muster.coordinator.cluster.replicas.copying import Undone
+from muster.coordinator.replication.wire.words import Noted
+
+MOST_CAUSE: Final = 500
+"""Characters of a cause; what is longer is cut."""
+
+Integer = Annotated[int, Field(strict=True)]
+
+
+class Election(BaseModel):
+    """One record: somebody leads a unit, or nobody does (-1)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    unit: str
+    epoch: Integer
+    before: Integer = Field(alias="from")
+    after: Integer = Field(alias="to")
+    clean: str
+    cause: str
+    isr: tuple[Integer, ...] = ()
+    elr: tuple[Integer, ...] = ()
+    decided_ms: Integer
+    took_ms: Integer
+
+
+class Lost(BaseModel):
+    """One record: what a node cut off, because an unclean election came after it was written."""
+
+    model_config = ConfigDict(frozen=True)
+
+    unit: str
+    epoch: Integer
+    node: Integer = Field(validation_alias=AliasPath("lost", "node"))
+    start: Integer = Field(validation_alias=AliasPath("lost", "from"))
+    end: Integer = Field(validation_alias=AliasPath("lost", "to"))
+    records: Integer = Field(validation_alias=AliasPath("lost", "records"))
+    epochs: tuple[Integer, ...] = Field(validation_alias=AliasPath("lost", "epochs"))
+
+
+class Told(NamedTuple):
+    """An election, and what it cost as far as it is known."""
+
+    election: Election
+    lost: tuple[Lost, ...] = ()
+
+
+def record_of(note: Note, decided_ms: int) -> Noted:
+    """decided_ms: on the wall's clock."""
+    unit = str(note.unit)
+    value = {
+        "unit": unit,
+        "epoch": note.epoch,
+        "from": note.before,
+        "to": note.after,
+        "clean": note.clean.value,
+        "cause": note.cause[:MOST_CAUSE],
+        "isr": note.isr,
+        "elr": note.elr,
+        "decided_ms": decided_ms,
+        "took_ms": note.took_ms,
+    }
+    return Noted(unit.encode(), as_json(value))
+
+
+def record_of_lost(node: int, undone: Undone) -> Noted:
+    unit = str(undone.place)
+    lost = {
+        "node": node,
+        "from": undone.start,
+        "to": undone.end,
+        "records": undone.end - undone.start,
+        "epochs": undone.epochs,
+    }
+    return Noted(unit.encode(), as_json({"unit": unit, "epoch": undone.elected, "lost": lost}))
+
+
+def as_json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(value: bytes | None) -> Election | Lost | None:
+    """What a record says; None where it is none of ours, or of a later version."""
+    try:
+        document = json.loads(value or b"null")
+        if not isinstance(document, dict):
+            return None
+        return (Lost if "lost" in document else Election).model_validate(document)
+    except (ValueError, ValidationError):
+        return None
+
+
+def told(values: Iterable[bytes | None], topic: str = "") -> list[Told]:
+    """The elections among records in their order, the youngest first; of one topic only, where it is named."""
+    found: dict[tuple[str, int], Election] = {}
+    lost: dict[Lost, None] = {}
+    for value in values:
+        match read(value):
+            case Election() as election if not topic or topic_of(election.unit) == topic:
+                found.setdefault((election.unit, election.epoch), election)
+            case Lost() as each:
+                lost[each] = None
+    costs: dict[tuple[str, int], list[Lost]] = {}
+    for each in lost:
+        costs.setdefault((each.unit, each.epoch), []).append(each)
+    return [Told(one, tuple(costs.get(key, ()))) for key, one in reversed(found.items())]
+
+
+def topic_of(unit: str) -> str:
+    """
+    >>> topic_of("orders-eu-3")
+    'orders-eu'
+    """
+    return unit.rpartition("-")[0]

@@ -1,0 +1,147 @@
+"""The ledger of elections: what the controller and followers tell gets to its leader, and is read again."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.cluster.controller.effects import Clean, Note
+from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.replicas.copying import Undone
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE, Ledger
+from muster.coordinator.replication.elections.records import (
+    MOST_CAUSE,
+    Election,
+    read,
+    record_of,
+    record_of_lost,
+    told,
+)
+from muster.coordinator.replication.wire.words import Noted
+from tests.support.sides import Sides, unheard
+
+ORDERS = TopicPartition("orders-eu", 3)
+
+
+def note(epoch: int = 8, unit: TopicPartition = ORDERS, clean: Clean = Clean.ISR, cause: str = "node 1 died") -> Note:
+    return Note(unit, epoch, 1, 2, clean, cause, (2, 3), (1,), decided_ms=1_000, took_ms=40)
+
+
+def test_an_election_is_written_as_section_11_has_it() -> None:
+    record = record_of(note(), 1_700_000_000_000)
+    assert record.key == b"orders-eu-3"
+    assert record.value == (
+        b'{"unit":"orders-eu-3","epoch":8,"from":1,"to":2,"clean":"isr","cause":"node 1 died","isr":[2,3],"elr":[1],'
+        b'"decided_ms":1700000000000,"took_ms":40}'
+    )
+    found = read(record.value)
+    assert isinstance(found, Election)
+    assert (found.before, found.after, found.isr, found.took_ms) == (1, 2, (2, 3), 40)
+
+
+def test_what_was_lost_is_told_with_the_election_that_cost_it() -> None:
+    undone = Undone(ORDERS, 120, 133, (6, 7), 8)
+    record = record_of_lost(1, undone)
+    assert record.value == (
+        b'{"unit":"orders-eu-3","epoch":8,"lost":{"node":1,"from":120,"to":133,"records":13,"epochs":[6,7]}}'
+    )
+    values = [record_of(note(epoch, clean=Clean.UNCLEAN), epoch).value for epoch in (8, 9)] + [record.value] * 2
+    younger, older = told(values)
+    assert (younger.election.epoch, younger.lost) == (9, ())
+    assert [(each.node, each.start, each.end, each.records, each.epochs) for each in older.lost] == [
+        (1, 120, 133, 13, (6, 7))
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"null", b"[]", b"{", b"\xff", b'{"unit":"a-1"}', b'{"unit":"a-1","epoch":"1","lost":{}}']
+)
+def test_what_is_no_record_of_ours_is_passed_over(value: bytes | None) -> None:
+    assert read(value) is None
+    assert told([value]) == []
+
+
+def test_one_topic_s_elections_and_each_once_where_it_was_sent_again() -> None:
+    other = note(unit=TopicPartition("orders", 3))
+    values = [record_of(each, 5).value for each in (note(7), other, note(8), note(8))]
+    assert [each.election.epoch for each in told(values, "orders-eu")] == [8, 7]
+    assert len(told(values)) == 3
+
+
+def test_a_cause_that_is_too_long_is_cut() -> None:
+    found = read(record_of(note(cause="x" * 10 * MOST_CAUSE), 5).value)
+    assert isinstance(found, Election)
+    assert len(found.cause) == MOST_CAUSE
+
+
+def alone(appended: Callable[[TopicPartition, int], object] | None = None) -> Ledger:
+    """A ledger that nobody leads."""
+    parts = dict.fromkeys(("broker", "replicas", "links"), None)
+    return Ledger(
+        **parts,  # type: ignore[arg-type]
+        image=Image(),
+        appended=appended,  # type: ignore[arg-type]
+        now_ms=lambda: 1_500,
+        wall_ms=lambda: 10_000,
+        failed=unheard,
+    )
+
+
+def test_the_oldest_of_too_many_that_wait_are_dropped_and_counted() -> None:
+    async def story() -> None:
+        ledger = alone()
+        for epoch in range(MOST_WAITING + 7):
+            ledger.note(note(epoch, clean=Clean.UNCLEAN if epoch % 2 else Clean.ELR))
+        assert (ledger.waiting, ledger.counted.dropped) == (MOST_WAITING, 7)
+        assert ledger.counted.elections == MOST_WAITING + 7
+        assert ledger.counted.unclean == (MOST_WAITING + 7) // 2
+        first = read(ledger._waiting[0].value)
+        assert isinstance(first, Election)
+        assert (first.epoch, first.decided_ms) == (7, 9_500), "500 ms ago, on the wall's clock"
+
+    asyncio.run(story())
+
+
+def test_each_node_s_word_gets_to_the_leader_and_is_read_where_a_copy_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Sides(tmp_path) as sides:
+            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((1, 2, 3)),)))
+            leader = await sides.leader(PLACE)
+            for node in sides:
+                node.side.elections.note(note(node.id))
+                node.side.elections.undone(Undone(ORDERS, 5, 5 + node.id, (0,), node.id))
+            await sides.until(lambda: leader.log(PLACE).high_watermark == 6)
+            others = [node for node in sides if node is not leader]
+            await sides.until(lambda: all(node.log(PLACE).high_watermark == 6 for node in others))
+            for node in sides:
+                assert node.side.elections.waiting == 0
+                found = await node.side.elections.explain(10)
+                assert {each.election.epoch: [lost.records for lost in each.lost] for each in found} == {
+                    1: [1],
+                    2: [2],
+                    3: [3],
+                }
+                [last] = await node.side.elections.explain(1)
+                assert last == found[0], "the youngest"
+            assert await others[0].side.elections.append((Noted(b"", b""),)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await leader.side.elections.append(()) is ErrorCode.INVALID_REQUEST
+
+    asyncio.run(story())
+
+
+def test_what_was_told_while_nobody_led_the_ledger_is_sent_once_somebody_does(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Sides(tmp_path) as sides:
+            [first, *_] = sides
+            first.side.elections.note(note())
+            assert await first.side.elections.explain(5) == []
+            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((2, 1)),)))
+            await sides.until(lambda: first.side.elections.waiting == 0)
+            assert [each.election.epoch for each in await first.side.elections.explain(5)] in ([], [8])
+            leader = await sides.leader(PLACE)
+            assert [each.election.epoch for each in await leader.side.elections.explain(5)] == [8]
+
+    asyncio.run(story())

@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
 
+OFFSETS = "__consumer_offsets"
+"""The topic whose partitions are the shards of groups: who leads one coordinates its groups."""
+
+KAFKA, GRPC = "PLAINTEXT", "GRPC"
+"""Listeners, as registrations name them: Kafka's protocol and ours, whatever they are wrapped in."""
+
 NOBODY = -1
 """The leader of a partition that nobody leads, the controller where none is known."""
 
@@ -45,3 +51,9 @@ class Cluster(Protocol):
 
     def coordinator(self, shard: int, listener: str) -> NodeAt | None:
         """Who coordinates the groups of a shard; None where nobody does, or nobody that has the listener."""
+
+
+def leads(cluster: Cluster, shard: int) -> bool:
+    """Whether the asking node coordinates the groups of a shard, as far as it knows."""
+    view = cluster.partition(OFFSETS, shard)
+    return view is not None and view.leader == cluster.me

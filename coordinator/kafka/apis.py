@@ -64,6 +64,7 @@ APIS: Final = (
     Api(49, "AlterClientQuotas", 0, 1, parks=True),
     Api(50, "DescribeUserScramCredentials", 0, 0, parks=True),
     Api(51, "AlterUserScramCredentials", 0, 0, parks=True),
+    Api(60, "DescribeCluster", 0, 1, parks=True),
     Api(68, "ConsumerGroupHeartbeat", 0, 1),
     Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
     Api(74, "ListConfigResources", 0, 1, parks=True),

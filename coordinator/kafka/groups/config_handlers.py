@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
+from muster.coordinator.edge.cluster import KAFKA
 from muster.coordinator.edge.words import operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -20,6 +21,9 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, StorageError
 from muster.storage.topics.catalog import check_name
 from muster.storage.wording import as_text
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -35,11 +39,14 @@ NAMES = {TOPIC: "topic", GROUP: "group"}
 class ConfigHandlers:
     """Each resource of a request for itself: one refusal does not hurt the others."""
 
-    def __init__(self, requests: LogRequests, node_id: int, groups: GroupConfigs) -> None:
+    def __init__(
+        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: "Cluster | None" = None
+    ) -> None:
         self._requests = requests
         self._broker = requests.broker
         self._node_id = node_id
         self._groups = groups
+        self._cluster = cluster
 
     # -- list ---------------------------------------------------------------------------------------------
 
@@ -50,7 +57,7 @@ class ConfigHandlers:
         if not LISTED.issuperset(types):
             return made(error_code=ErrorCode.UNSUPPORTED_VERSION)
         found = {TOPIC: sorted(self._broker.topics()), CLIENT_METRICS: []}
-        found[BROKER] = found[BROKER_LOGGER] = [str(self._node_id)]
+        found[BROKER] = found[BROKER_LOGGER] = self._nodes()
         try:
             found[GROUP] = await self._groups.listed() if GROUP in types else []
         except CoordinatorError as error:
@@ -62,6 +69,11 @@ class ConfigHandlers:
             for name in found[kind]
         ]
         return made(config_resources=rows)
+
+    def _nodes(self) -> list[str]:
+        if self._cluster is None:
+            return [str(self._node_id)]
+        return [str(node.node_id) for node in self._cluster.nodes(KAFKA)]
 
     # -- describe -----------------------------------------------------------------------------------------
 
@@ -102,7 +114,7 @@ class ConfigHandlers:
                 f"expected {TOPIC} (topic), {BROKER} (node) or {GROUP} (group)."
             )
         elif name not in ("", str(self._node_id)):
-            raise InvalidRequest(f"There is no node '{name}'; expected '{self._node_id}'.")
+            raise not_here(name, self._nodes(), self._node_id)
         path, wanted = "DescribeConfigsResponse.results.configs", resource.configuration_keys
         entries = described(path, settings, node, given, wanted)
         for entry in entries:
@@ -170,7 +182,7 @@ class ConfigHandlers:
 
     def _of_the_node(self, name: str) -> InvalidRequest:
         if name not in ("", str(self._node_id)):
-            return InvalidRequest(f"There is no node '{name}'; expected '{self._node_id}'.")
+            return not_here(name, self._nodes(), self._node_id)
         return InvalidRequest(
             "A node reads its settings when it starts: change its properties file and start it again. "
             "'muster settings' shows what holds now."
@@ -203,6 +215,13 @@ class ConfigHandlers:
         fields = type(settings).model_fields.items()
         held = {field.alias or key: as_text(getattr(settings, key)) or "" for key, field in fields}
         return asked(self._broker.topic(name).configs, held)
+
+
+def not_here(name: str, nodes: Sequence[str], here: int) -> InvalidRequest:
+    """A node tells of its own settings only, as a broker of Kafka does."""
+    if name in nodes:
+        return InvalidRequest(f"Node '{name}' itself tells of its settings; this is node '{here}'.")
+    return InvalidRequest(f"There is no node '{name}'; expected '{here}'.")
 
 
 def replaced(resource: Any) -> Asked:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.control.settings.shapes import KafkaType
 from muster.coordinator.core.control.settings.table import SETTINGS
+from muster.coordinator.edge.cluster import leads
 from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -16,6 +17,9 @@ from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.request_limits import short
 from muster.coordinator.kafka.log.config_changes import Asked, Changes
 from muster.coordinator.kafka.log.configs import DEFAULT
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
 
 SET_FOR_GROUP: Final = 8
 
@@ -28,8 +32,9 @@ LISTS: Final = frozenset(name for name, setting in SETTINGS.items() if setting.s
 class GroupConfigs:
     """Asks the shards of groups, many groups in a turn."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, cluster: "Cluster | None" = None) -> None:
         self._groups = groups
+        self._cluster = cluster
 
     async def told(self, group_ids: Sequence[str]) -> list[effects.SettingsReply]:
         """What is set for each."""
@@ -40,8 +45,12 @@ class GroupConfigs:
         return await self._ask(questions, effects.SettingsReply)
 
     async def listed(self) -> list[str]:
-        """The groups that have settings. Raises CoordinatorError where a shard cannot say: a part is not the whole."""
-        questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in range(self._groups.shards)]
+        """The groups that have settings, of those that are coordinated here.
+
+        Raises CoordinatorError where a shard cannot say: a part is not the whole."""
+        shards = range(self._groups.shards)
+        here = shards if self._cluster is None else [shard for shard in shards if leads(self._cluster, shard)]
+        questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in here]
         replies = await self._ask(questions, effects.ListSettingsReply)
         for reply in replies:
             if reply.code is not ErrorCode.NONE:

@@ -1,6 +1,7 @@
 """All handlers of the group APIs as one object, for the dispatcher."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from muster.coordinator.edge.rights import RightsOf, everything
 from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
@@ -10,13 +11,17 @@ from muster.coordinator.kafka.groups.offsets import Elsewhere, OffsetHandlers
 from muster.coordinator.kafka.groups.tools import GroupToolHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
+
 
 class GroupHandlers:
     """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
 
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
     partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
-    ZooKeeper, if there is one; `rights_of` says what a member may read.
+    ZooKeeper, if there is one; `rights_of` says what a member may read; `cluster` knows who
+    coordinates which group where this node is one of many.
     """
 
     def __init__(
@@ -29,9 +34,10 @@ class GroupHandlers:
         log_span: Callable[[str, int], tuple[int, int]],
         elsewhere: Elsewhere | None = None,
         rights_of: RightsOf = everything,
+        cluster: "Cluster | None" = None,
     ) -> None:
         groups = Groups(driver, shards, rights_of)
-        members = MembershipHandlers(groups, endpoint)
+        members = members_of(groups, endpoint, cluster)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
@@ -44,3 +50,11 @@ class GroupHandlers:
         consumers = ConsumerGroupHandlers(groups)
         self.consumer_group_heartbeat = consumers.consumer_group_heartbeat
         self.consumer_group_describe = consumers.consumer_group_describe
+
+
+def members_of(groups: Groups, endpoint: Callable[[], Endpoint], cluster: "Cluster | None") -> MembershipHandlers:
+    if cluster is None:
+        return MembershipHandlers(groups, endpoint)
+    from muster.coordinator.kafka.clustered.members import ClusterMembers
+
+    return ClusterMembers(groups, endpoint, cluster)

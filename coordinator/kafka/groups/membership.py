@@ -36,7 +36,7 @@ MANY_LEAVE: Final = 3
 
 
 class MembershipHandlers:
-    """`endpoint` is what FindCoordinator answers: this node coordinates every group."""
+    """`endpoint` is what FindCoordinator answers: a node on its own coordinates every group."""
 
     def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
         self._groups = groups
@@ -93,13 +93,17 @@ class MembershipHandlers:
             lambda reply: leave_response(reply, call.api_version),
         )
 
-    def _coordinator(self, key: str, key_type: int) -> dict[str, object]:
+    def _coordinator(self, key: str, key_type: int) -> dict[str, Any]:
         if key_type == TRANSACTION_KEYS:
             none = no_transactions(key)
             return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
         if key_type != GROUP_KEYS:
             why = f"key type {key_type} has no coordinator here; only groups have one ({GROUP_KEYS})"
             return {"node_id": -1, "port": -1, "error_code": ErrorCode.INVALID_REQUEST, "error_message": why}
+        return self._of_group(key)
+
+    def _of_group(self, group_id: str) -> dict[str, Any]:
+        """Who coordinates it: this node, if it is the only one."""
         endpoint = self._endpoint()
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 

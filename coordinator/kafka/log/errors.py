@@ -3,6 +3,13 @@
 from muster.storage.errors import StorageError
 
 
+class LeaderNotAvailable(StorageError):
+    """A topic is being made, and nobody leads it yet."""
+
+    code = 5
+    name = "LEADER_NOT_AVAILABLE"
+
+
 class NotForReplicas(StorageError):
     """A client's door was asked as only a replica may ask, which reads what is not committed yet."""
 

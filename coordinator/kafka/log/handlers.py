@@ -1,7 +1,9 @@
 """All handlers of the log's APIs as one object, for the dispatcher."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from muster.coordinator.kafka.log.cluster import ClusterHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
 from muster.coordinator.kafka.log.offsets import OffsetHandlers
 from muster.coordinator.kafka.log.produces import ProduceReader
@@ -9,12 +11,16 @@ from muster.coordinator.kafka.log.records import RecordHandlers
 from muster.coordinator.kafka.log.topics import TopicHandlers
 from muster.storage.broker.requests import LogRequests
 
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
+
 
 class LogHandlers:
     """Produce, Fetch, ListOffsets, Metadata, topics and producer ids over one node's log.
 
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
-    time: the port is known only once the node listens. `elsewhere` says which topics other nodes have.
+    time: the port is known only once the node listens. `elsewhere` says which topics other nodes have; `cluster` knows
+    the other nodes where this one is one of many.
     """
 
     def __init__(
@@ -25,13 +31,28 @@ class LogHandlers:
         node_id: int,
         auto_create: bool,
         elsewhere: Callable[[str], bool] = lambda topic: False,
+        cluster: "Cluster | None" = None,
     ) -> None:
         records = RecordHandlers(requests)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
-        self.metadata = MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere).metadata
+        metadata = (
+            MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)
+            if cluster is None
+            else of_cluster(requests, endpoint, cluster, auto_create)
+        )
+        self.metadata = metadata.metadata
+        self.describe_cluster_now = ClusterHandlers(requests, metadata).describe_cluster_now
         topics = TopicHandlers(requests, node_id)
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
         self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
+
+
+def of_cluster(
+    requests: LogRequests, endpoint: Callable[[], Endpoint], cluster: "Cluster", auto_create: bool
+) -> MetadataHandlers:
+    from muster.coordinator.kafka.clustered.metadata import ClusterMetadata
+
+    return ClusterMetadata(requests, endpoint, cluster, auto_create=auto_create)

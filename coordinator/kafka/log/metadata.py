@@ -1,9 +1,13 @@
-"""Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that."""
+"""Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that.
+
+What a node of a cluster answers is in `kafka/clustered`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from muster.coordinator.edge.cluster import NodeAt
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
@@ -51,15 +55,15 @@ class MetadataHandlers:
         self._elsewhere = elsewhere
 
     async def metadata(self, request: Any, call: KafkaCall) -> Any:
-        """The topics asked for, or all. The controller is this node: clients look for it among the brokers."""
-        here = self._endpoint()
+        """The topics asked for, or all."""
+        here = self._here(call.api_version)
         asked = request.topics
         if asked is None or (call.api_version == 0 and not asked):
-            topics = [self._described(topic, here) for topic in self._broker.topics().values()]
+            topics = [self._described(topic, here) for topic in self._topics().values()]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
             by_id = any(each.name is None for each in asked)
-            ids = {topic.id: topic for topic in self._broker.topics().values()} if by_id else {}
+            ids = self._ids() if by_id else {}
             once = {(each.name, each.topic_id): each for each in asked}.values()
             refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
             topics = await in_turns(lambda each: self._asked(each, refused, here, call.api_version, ids), once)
@@ -67,12 +71,31 @@ class MetadataHandlers:
             for topic in topics:
                 topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ON_TOPIC
         return struct("MetadataResponse")(
-            brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
+            brokers=self.nodes(),
             cluster_id=self._broker.cluster_id,
-            controller_id=here.node_id,
+            controller_id=self.controller(),
             topics=topics,
             cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
         )
+
+    def _here(self, version: int) -> Any:
+        """What is looked up once for an answer."""
+        return self._endpoint()
+
+    def _topics(self) -> Mapping[str, Any]:
+        """All there are, by name."""
+        return self._broker.topics()
+
+    def _ids(self) -> Mapping[bytes, Any]:
+        return {topic.id: topic for topic in self._broker.topics().values()}
+
+    def nodes(self) -> list[NodeAt]:
+        """Those that clients are told of."""
+        return [NodeAt(*self._endpoint())]
+
+    def controller(self) -> int:
+        """This node: clients look for it among those they are told of."""
+        return self._endpoint().node_id
 
     async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Make the topics that are missing; why some could not be made."""
@@ -90,9 +113,9 @@ class MetadataHandlers:
         self,
         asked: Any,
         refused: Mapping[str, StorageError],
-        here: Endpoint,
+        here: Any,
         version: int,
-        ids: Mapping[bytes, Topic],
+        ids: Mapping[bytes, Any],
     ) -> Any:
         name = asked.name
         try:
@@ -105,13 +128,13 @@ class MetadataHandlers:
             return made(error_code=error.code, name=name, topic_id=asked.topic_id)
         return self._described(topic, here)
 
-    def _by_id(self, topic_id: bytes, ids: Mapping[bytes, Topic]) -> Topic:
+    def _by_id(self, topic_id: bytes, ids: Mapping[bytes, Any]) -> Any:
         topic = ids.get(topic_id)
         if topic is not None:
             return topic
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
 
-    def _by_name(self, name: str, refused: Mapping[str, StorageError]) -> Topic:
+    def _by_name(self, name: str, refused: Mapping[str, StorageError]) -> Any:
         try:
             return self._broker.topic(name)
         except UnknownTopicOrPartition:
@@ -120,7 +143,7 @@ class MetadataHandlers:
             check_name(name, {})  # Clients ask again and again for a topic that might come to be.
             raise
 
-    def _described(self, topic: Topic, here: Endpoint) -> Any:
+    def _described(self, topic: Any, here: Any) -> Any:
         return struct("MetadataResponse.topics")(
             name=topic.name,
             topic_id=topic.id,

@@ -5,8 +5,25 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Written
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Verdict, code_of
+from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Partly, Verdict, code_of
+from muster.coordinator.kafka.rights.operations import operations_on
+from muster.coordinator.security.acl.model import ResourceType
 from muster.coordinator.security.acl.rights import API_RIGHTS
+
+(OPERATIONS_TOLD,) = API_RIGHTS["DescribeCluster"]
+
+
+def describe_cluster(may: May, request: Any, call: KafkaCall) -> Verdict:
+    """Everybody may know the nodes; what he may do there is told to who may look at the cluster."""
+    if not request.include_cluster_authorized_operations:
+        return None
+
+    def amend(answer: Any) -> Any:
+        known = may.quietly(call, OPERATIONS_TOLD)
+        answer.cluster_authorized_operations = operations_on(may, call, ResourceType.CLUSTER) if known else 0
+        return answer
+
+    return Partly(request, amend)
 
 
 def of_cluster(api: str) -> Judge:

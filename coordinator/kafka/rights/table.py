@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from muster.coordinator.kafka.rights.cluster import of_cluster
+from muster.coordinator.kafka.rights.cluster import describe_cluster, of_cluster
 from muster.coordinator.kafka.rights.configs import list_config_resources, of_resources
 from muster.coordinator.kafka.rights.groups import (
     consumer_group_describe,
@@ -56,6 +56,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "AlterClientQuotas": of_cluster("AlterClientQuotas"),
     "DescribeUserScramCredentials": of_cluster("DescribeUserScramCredentials"),
     "AlterUserScramCredentials": of_cluster("AlterUserScramCredentials"),
+    "DescribeCluster": describe_cluster,
     "ConsumerGroupHeartbeat": consumer_group_heartbeat,
     "ConsumerGroupDescribe": consumer_group_describe,
     "ListConfigResources": list_config_resources,

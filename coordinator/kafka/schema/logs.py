@@ -161,6 +161,24 @@ MetadataResponse 0-12 flexible 9+
         topic_authorized_operations: int32 8+ = -2147483648
     cluster_authorized_operations: int32 8-10 = -2147483648
 
+DescribeClusterRequest 0-1 flexible 0+
+    include_cluster_authorized_operations: bool
+    endpoint_type: int8 1+ = 1
+
+DescribeClusterResponse 0-1 flexible 0+
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: string? = null
+    endpoint_type: int8 1+ = 1
+    cluster_id: string
+    controller_id: int32 = -1
+    brokers: []
+        broker_id: int32
+        host: string
+        port: int32
+        rack: string? = null
+    cluster_authorized_operations: int32 = -2147483648
+
 CreateTopicsRequest 2-7 flexible 5+
     topics: []
         name: string

@@ -128,7 +128,7 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
     "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
     "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
     "AlterUserScramCredentials": (on_cluster(ALTER),),
-    "DescribeCluster": (on_cluster(DESCRIBE),),
+    "DescribeCluster": (Right(DESCRIBE, CLUSTER, lacking=Lacking.LEFT_OUT, when="what the caller may do there"),),
     "ConsumerGroupHeartbeat": (
         Right(READ, GROUP, "group_id"),
         Right(DESCRIBE, TOPIC, "subscribed_topic_names"),

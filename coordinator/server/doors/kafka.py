@@ -33,6 +33,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.security.security import Security
 
@@ -94,9 +95,10 @@ class KafkaDoor:
         tls: Tls | None = None,
         tell: Tell,
         security: "Security | None" = None,
+        cluster: "Cluster | None" = None,
     ) -> None:
         """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
-        do."""
+        do; `cluster` knows the others where this node is one of many."""
         settings = self._settings
 
         def endpoint() -> Endpoint:
@@ -113,6 +115,7 @@ class KafkaDoor:
             log_span=log_span,
             elsewhere=observed,
             rights_of=everything if security is None else security.topic_rights,
+            cluster=cluster,
         )
         records = LogHandlers(
             requests,
@@ -120,10 +123,11 @@ class KafkaDoor:
             node_id=settings.node_id,
             auto_create=settings.auto_create_topics_enable,
             elsewhere=elsewhere,
+            cluster=cluster,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.quota_book)
-        configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
+        configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards), cluster), cluster)
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
         limiting = limiting_of(security, partitions, settings)
         if security is not None:

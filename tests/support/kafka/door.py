@@ -10,6 +10,7 @@ from muster.coordinator.core import events
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
+from muster.coordinator.edge.cluster import Cluster
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
@@ -69,7 +70,9 @@ class OneShard:
 class Door:
     """Asks the handlers as a connection does: each request and each answer goes through its bytes."""
 
-    def __init__(self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str]) -> None:
+    def __init__(
+        self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str], cluster: Cluster | None = None
+    ) -> None:
         self.broker = broker
         self.requests = LogRequests(broker, clock_ms=lambda: T0)
         endpoint = Endpoint(NODE_ID, "muster.example", 9092)
@@ -79,9 +82,10 @@ class Door:
             node_id=NODE_ID,
             auto_create=auto_create,
             elsewhere=elsewhere.__contains__,
+            cluster=cluster,
         )
         self.driver = OneShard()
-        configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(Groups(self.driver, 1)))
+        configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(Groups(self.driver, 1), cluster), cluster)
         self._everyone = (records, configs)
         self._peer = Peer("127.0.0.1", asyncio.get_running_loop().create_future())
 
@@ -114,6 +118,7 @@ def play(
     *,
     auto_create: bool = True,
     elsewhere: frozenset[str] = frozenset(),
+    cluster: Cluster | None = None,
     **settings: object,
 ) -> None:
     """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`."""
@@ -123,7 +128,7 @@ def play(
     broker.create_topic("__consumer_offsets", 1, internal=True)
 
     async def run() -> None:
-        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere)
+        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere, cluster=cluster)
         try:
             async with asyncio.timeout(PATIENCE_S * pace()):
                 await story(door)

@@ -8,6 +8,7 @@ from typing import Self
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.cluster import Cluster
 from muster.coordinator.kafka.acls.disabled import NoAcls
 from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.groups.asking import Groups
@@ -54,7 +55,7 @@ class Steady:
 class MemoryNode:
     """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine.
 
-    With an `authorizer` its handlers have judges before them.
+    With an `authorizer` its handlers have judges before them, with a `cluster` it is one of many nodes.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class MemoryNode:
         topics: dict[str, int],
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
+        cluster: Cluster | None = None,
         **settings: str,
     ) -> None:
         given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
         self._settings: Settings = load_settings(None, given | settings)
         self._topics = topics
         self._authorizer = authorizer
+        self._cluster = cluster
         self.acls: Callable[[Broker], object] = lambda broker: NoAcls()
         """Makes who answers what is asked of access control lists."""
         self.quotas = quotas or Quotas()
@@ -103,9 +106,12 @@ class MemoryNode:
             endpoint=lambda: endpoint,
             partitions=lambda: partition_counts(self.broker),
             log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
+            cluster=self._cluster,
         )
-        records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)
-        configs = ConfigHandlers(self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS)))
+        records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True, cluster=self._cluster)
+        configs = ConfigHandlers(
+            self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS), self._cluster), self._cluster
+        )
         guard = None
         if self._authorizer is not None:
             guard = Guard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))

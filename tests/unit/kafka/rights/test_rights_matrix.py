@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from muster.coordinator.kafka.rights.table import JUDGES
-from muster.coordinator.security.acl.model import CLUSTER_NAME
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation
 from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, Lacking, Right
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode
@@ -133,5 +133,21 @@ def test_what_stands_in_for_a_right_is_as_good() -> None:
                             assert ("g" in set(words(answer))) == give, (api, answer)
                         else:
                             assert (REFUSALS[right.resource_type] in set(codes(answer))) == (not give), (api, answer)
+
+    asyncio.run(story())
+
+
+def test_everybody_may_know_the_nodes_and_who_may_look_at_the_cluster_what_he_may_do_there() -> None:
+    async def story() -> None:
+        lists = authorizer()
+        async with MemoryNode({}, lists) as node:
+            alice = Asked(node.dispatch, ALICE)
+            for acls, operations in (([], 0), ([acl(Operation.DESCRIBE, CLUSTER)], 1 << Operation.DESCRIBE)):
+                lists.replace(acls)
+                for version in range(2):
+                    for asked in (False, True):
+                        answer = await alice("DescribeCluster", version, include_cluster_authorized_operations=asked)
+                        assert [one.broker_id for one in answer.brokers] == [1]
+                        assert answer.cluster_authorized_operations == (operations if asked else -(1 << 31))
 
     asyncio.run(story())

@@ -20,11 +20,22 @@ Changes: TypeAlias = Mapping[str, str | None] | Callable[[], Mapping[str, str | 
 
 
 class NewTopic(NamedTuple):
-    """A topic that is asked for."""
+    """A topic that is asked for. Of many nodes: how many copies of each partition (-1: the default), or on which nodes,
+    by partition; a node on its own keeps the only one."""
 
     name: str
     partitions: int
     configs: Mapping[str, str] = {}
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+class MorePartitions(NamedTuple):
+    """A topic that is to grow to so many partitions. assignments: of many nodes, those of each new one, in order."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
 
 
 class TopicRequests:
@@ -42,11 +53,19 @@ class TopicRequests:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
 
+    def check_new(self, wanted: NewTopic) -> None:
+        """Refuse what `create` would refuse. Raises StorageError."""
+        self._broker.check_new_topic(wanted.name, wanted.partitions, wanted.configs)
+
+    def check_growth(self, wanted: MorePartitions) -> None:
+        """Refuse what `grow` would refuse. Raises StorageError."""
+        self._broker.check_more_partitions(wanted.name, wanted.total)
+
     async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]:
         """Make these topics; see `Topics.create_topic`."""
         return await self._whole(self._make(self._new, wanted))
 
-    async def grow(self, wanted: Sequence[tuple[str, int]]) -> list[Topic | StorageError]:
+    async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
         """Raise these topics' partition counts; see `Topics.add_partitions`."""
         return await self._whole(self._make(self._more, wanted))
 
@@ -67,8 +86,8 @@ class TopicRequests:
     def _new(self, wanted: NewTopic, plans: Plans) -> Plan:
         return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
 
-    def _more(self, wanted: tuple[str, int], plans: Plans) -> Plan:
-        return self._broker.plan_growth(*wanted, beside=plans)
+    def _more(self, wanted: MorePartitions | tuple[str, int], plans: Plans) -> Plan:
+        return self._broker.plan_growth(wanted[0], wanted[1], beside=plans)
 
     async def _whole(self, change: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.create_task(change)

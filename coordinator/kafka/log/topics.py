@@ -51,7 +51,7 @@ class TopicHandlers:
                 raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
             wanted = NewTopic(topic.name, self._count(topic), self._configs(topic))
             if validate_only:
-                self._broker.check_new_topic(*wanted)
+                self._requests.topics.check_new(wanted)
         except StorageError as error:
             return error
         return wanted

@@ -21,6 +21,11 @@ CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"
 """Sequential znodes begin so."""
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+UNCLEAN_ELECTION = "/muster/cluster/unclean_election"
+"""Like `/admin/preferred_replica_election`, for a partition that is to be led whatever it costs: no tool of that era
+asks for it."""
+DRAINED = "/muster/cluster/drained"
+"""Below it, by their ids, the nodes that are to lead nothing; they hold nothing."""
 
 REPLICATION = "REPLICATION"
 """The listener between nodes."""
@@ -34,6 +39,10 @@ TOPIC_ID_BYTES = 16
 
 def config_broker(node_id: int) -> str:
     return f"{CONFIG_BROKERS}/{node_id}"
+
+
+def drained(node_id: int) -> str:
+    return f"{DRAINED}/{node_id}"
 
 
 def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> bytes:
@@ -270,23 +279,27 @@ def read_preferred(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     return read_json(path, data, "an election that is asked for: JSON with partitions", parse)
 
 
-def reassignment_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """
+def reassignment_json(wanted: Mapping[TopicPartition, Sequence[int] | None]) -> bytes:
+    """None cancels, which tools of that era cannot ask for.
+
     >>> reassignment_json({TopicPartition("t", 0): (4, 5)})
     b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5]}]}'
     """
     return as_json(
         version=1,
         partitions=[
-            {"topic": place.topic, "partition": place.partition, "replicas": list(ids)} for place, ids in wanted.items()
+            {"topic": place.topic, "partition": place.partition, "replicas": None if ids is None else list(ids)}
+            for place, ids in wanted.items()
         ],
     )
 
 
-def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    def parse(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
+def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...] | None]:
+    def parse(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...] | None]:
         return {
-            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(int(node) for node in each["replicas"])
+            TopicPartition(str(each["topic"]), int(each["partition"])): None
+            if each["replicas"] is None
+            else tuple(int(node) for node in each["replicas"])
             for each in body["partitions"]
         }
 

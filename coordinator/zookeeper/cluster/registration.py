@@ -22,6 +22,7 @@ ROOTS = (
     layout.CONFIG_BROKERS,
     layout.CONFIG_CHANGES,
     layout.CLUSTER_VERSION.rpartition("/")[0],
+    layout.DRAINED,
 )
 """Folders that are watched, or are the parents of what a multi makes."""
 

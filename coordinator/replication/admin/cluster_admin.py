@@ -1,0 +1,164 @@
+"""What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (A5, A7, A8)."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+from muster.coordinator.cluster.facts import TopicPartition, unit_of
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin import elections, reassignments
+from muster.coordinator.replication.admin.reassignments import Reassignment, Wanted
+from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.cluster.asking import drained_nodes, leave, set_drained
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+
+PATIENCE_MS: Final = 20_000
+"""How long is waited where nobody says; clients give up after 30 s."""
+MOST_AT_ONCE: Final = 1_000
+"""Partitions in one znode, which ZooKeeper keeps below 1 MiB."""
+
+Item = TypeVar("Item")
+
+
+class ClusterAdmin:
+    """Refusals are values, one for each partition: Kafka's codes, and REQUEST_TIMED_OUT (7) where it is asked for, and
+    the image did not show in time that it was done. It may be done yet."""
+
+    def __init__(self, session: Session, showing: Showing) -> None:
+        self._session = session
+        self._showing = showing
+        self._image = showing.image
+
+    async def elect(
+        self, places: Iterable[TopicPartition] | None, unclean: bool = False, timeout_ms: int = PATIENCE_MS
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have the first replica of each elected: NONE once it leads, UNKNOWN_TOPIC_OR_PARTITION (3),
+        PREFERRED_LEADER_NOT_AVAILABLE (80), ELECTION_NOT_NEEDED (84). None: wherever another leads.
+
+        unclean: have anybody elected who lives, for one partition without a leader; records may be lost. Else
+        ELIGIBLE_LEADERS_NOT_AVAILABLE (83), 84; INVALID_REQUEST (42) unless it is one that is named.
+        """
+        everywhere = places is None
+        if places is None:
+            places = [] if unclean else [place for place, _ in self._image.partitions()]
+        asked = list(dict.fromkeys(places))
+        if unclean and len(asked) != 1:
+            return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
+        deadline_s = later(timeout_ms)
+        try:
+            found = await self._elect(asked, unclean, deadline_s)
+        except ZooKeeperError:
+            found = dict.fromkeys(asked, ErrorCode.REQUEST_TIMED_OUT)
+        if everywhere:
+            found = {place: code for place, code in found.items() if code is not ErrorCode.ELECTION_NOT_NEEDED}
+        return found
+
+    async def _elect(
+        self, asked: Sequence[TopicPartition], unclean: bool, deadline_s: float
+    ) -> dict[TopicPartition, ErrorCode]:
+        image, drained = self._image, await drained_nodes(self._session)
+        units = dict.fromkeys(map(unit_of, asked))
+        known: dict[TopicPartition, ErrorCode] = {}
+        for unit in units:
+            code = elections.unclean(image, unit) if unclean else elections.preferred(image, unit, drained)
+            if code is not None:
+                known[unit] = code
+
+        def came(unit: TopicPartition) -> ErrorCode | None:
+            return elections.came(image, unit, drained, unclean=unclean)
+
+        path = layout.UNCLEAN_ELECTION if unclean else paths.PREFERRED_REPLICA_ELECTION
+        good = [unit for unit in units if unit not in known]
+        bodies = (layout.preferred_json(some) for some in portions(good))
+        known |= await self._ask(path, bodies, dict.fromkeys(good), came, deadline_s)
+        return {place: known[unit_of(place)] for place in asked}
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int = PATIENCE_MS
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Give partitions other replicas, the first of which is to lead; None cancels what is under way. NONE once it
+        is written who comes and goes, UNKNOWN_TOPIC_OR_PARTITION (3), INVALID_REPLICA_ASSIGNMENT (39),
+        NO_REASSIGNMENT_IN_PROGRESS (85)."""
+        known: dict[TopicPartition, ErrorCode] = {}
+        good: dict[TopicPartition, Wanted] = {}
+        for place, target in wanted.items():
+            unit = unit_of(place)
+            view = self._image.partition(unit)
+            code = reassignments.refused(self._image, view, target)
+            if code is not None or view is None:
+                known[unit] = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                good[unit] = reassignments.wanted(view, target)
+
+        def came(unit: TopicPartition) -> ErrorCode | None:
+            return reassignments.came(self._image.partition(unit), good[unit])
+
+        bodies = (
+            layout.reassignment_json({unit: None if (wish := good[unit]).cancels else wish.replicas for unit in some})
+            for some in portions(list(good))
+        )
+        try:
+            known |= await self._ask(layout.REASSIGN_PARTITIONS, bodies, good, came, later(timeout_ms))
+        except ZooKeeperError:
+            known |= dict.fromkeys(good, ErrorCode.REQUEST_TIMED_OUT)
+        return {place: known[unit_of(place)] for place in wanted}
+
+    def reassignments(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Reassignment]:
+        """Those under way, as this node's image has them: of these partitions, or all."""
+        if places is None:
+            views = list(self._image.partitions())
+        else:
+            views = [(place, view) for place in places if (view := self._image.partition(place)) is not None]
+        return {
+            place: Reassignment(view.replicas, view.adding, view.removing)
+            for place, view in views
+            if view.adding or view.removing
+        }
+
+    async def drain(self, node: int, on: bool = True) -> ErrorCode:
+        """Have a node lead nothing, as long as others can: it stays a follower, also under the next controller; or end
+        that. NONE once it is written: its leaders go one step after the other (`ImageView` shows them).
+        RESOURCE_NOT_FOUND (91) for a node that nobody knows, REQUEST_TIMED_OUT where ZooKeeper did not answer."""
+        if on and node not in self._image.nodes:
+            return ErrorCode.RESOURCE_NOT_FOUND
+        try:
+            await set_drained(self._session, node, on=on)
+        except ZooKeeperError:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.NONE
+
+    async def drained(self) -> frozenset[int]:
+        """The nodes that are drained. Raises ZooKeeperError."""
+        return await drained_nodes(self._session)
+
+    async def _ask(
+        self,
+        path: str,
+        bodies: Iterable[bytes],
+        units: Mapping[TopicPartition, object],
+        came: Callable[[TopicPartition], ErrorCode | None],
+        deadline_s: float,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Leave one body after the other for the controller; what came of each unit by then."""
+        for body in bodies:
+            if not await leave(self._session, path, body, deadline_s):
+                break
+        else:
+            await self._showing.until(lambda: all(came(unit) is not None for unit in units), deadline_s)
+        found = ((unit, came(unit)) for unit in units)
+        return {unit: ErrorCode.REQUEST_TIMED_OUT if code is None else code for unit, code in found}
+
+
+def later(timeout_ms: int) -> float:
+    """By the loop's clock, in seconds."""
+    return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000
+
+
+def portions(items: Sequence[Item]) -> Iterable[list[Item]]:
+    rest = iter(items)
+    while some := list(islice(rest, MOST_AT_ONCE)):
+        yield some

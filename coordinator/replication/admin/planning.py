@@ -1,0 +1,183 @@
+"""Changes of a cluster's topics, looked at and not begun: which partitions lie where, and what speaks against it.
+
+Pure: what is drawn at random comes as an argument, and nodes and topics as the image has them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from muster.coordinator.cluster.facts import Assignment, Topic
+from muster.coordinator.cluster.image import Image, NodeStatus
+from muster.coordinator.cluster.placement import Place, alternating, check, place
+from muster.coordinator.errors import CoordinatorError
+from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from muster.storage.broker.topic_requests import MorePartitions, NewTopic
+from muster.storage.config import LogSettings
+from muster.storage.errors import InvalidConfig, InvalidPartitions, InvalidRequest, InvalidTopic, TopicAlreadyExists
+from muster.storage.topics.catalog import alike, check_name
+
+Replicas: TypeAlias = tuple[tuple[int, ...], ...]
+"""Of each partition, the one that is to lead first."""
+
+INTERNAL = "__"
+"""How names begin that nodes keep for themselves."""
+MOST_BYTES = 1_000_000
+"""Of a topic's znode: ZooKeeper takes no more than 1 MiB in one request."""
+
+
+class Draw(NamedTuple):
+    """Where the first replica goes, and how far the others follow, so that topics do not all begin at one node."""
+
+    start: int = 0
+    shift: int = 0
+
+
+@dataclass(slots=True)
+class Beside:
+    """What one request plans: each of its topics is held against those before it."""
+
+    alike: dict[str, str] = field(default_factory=dict)
+    load: Counter[int] = field(default_factory=Counter)
+
+    def take(self, name: str, replicas: Replicas) -> None:
+        self.alike[alike(name)] = name
+        self.load += load(replicas)
+
+    def give_back(self, name: str, replicas: Replicas) -> None:
+        del self.alike[alike(name)]
+        self.load -= load(replicas)
+
+
+class Planning:
+    """default_factor: of who does not say. draw: a number below the one that is given, for each new topic anew."""
+
+    def __init__(
+        self, image: Image, settings: LogSettings, default_factor: int, draw: Callable[[int], int] = lambda below: 0
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._factor = default_factor
+        self._draw = draw
+
+    def new_topic(self, wanted: NewTopic, beside: Beside) -> Replicas:
+        """Where its partitions are to lie. Raises StorageError: InvalidTopic, TopicAlreadyExists, InvalidConfig,
+        InvalidPartitions, InvalidReplicationFactor (38), InvalidReplicaAssignment (39)."""
+        name = wanted.name
+        if name.startswith(INTERNAL):
+            raise InvalidTopic(
+                f"'{name}' begins with '{INTERNAL}', as nodes name topics of their own; expected another."
+            )
+        check_name(name, {alike(each): each for each in self._image.topics})
+        check_name(name, beside.alike)
+        if name in self._image.topics or alike(name) in beside.alike:
+            raise TopicAlreadyExists(f"Topic '{name}' exists already.")
+        self._settings.for_topic(wanted.configs)
+        if wanted.assignments is not None:
+            replicas = self.assigned(wanted.assignments)
+        else:
+            if wanted.partitions < 1:
+                raise InvalidPartitions(
+                    f"Topic '{name}' cannot have {wanted.partitions} partitions; expected 1 or more."
+                )
+            replicas = self.placed(wanted.partitions, wanted.replication_factor)
+        self._bear(name, replicas, beside)
+        beside.take(name, replicas)
+        return replicas
+
+    def growth(self, topic: Topic, wanted: MorePartitions, beside: Beside) -> Replicas:
+        """Where its partitions from the first new one on are to lie. topic: as it is written. Raises StorageError."""
+        present = len(topic.partitions)
+        if alike(topic.name) in beside.alike:
+            raise InvalidRequest(f"Topic '{topic.name}' is to be changed twice at once; expected once.")
+        if wanted.total <= present:
+            raise InvalidPartitions(
+                f"Topic '{topic.name}' cannot have {wanted.total} partitions; expected more than {present}."
+            )
+        original = originals(topic.partitions[0])
+        if wanted.assignments is None:
+            replicas = self._continued(original, present, wanted.total - present)
+        else:
+            given = dict(enumerate(wanted.assignments, present))
+            if len(given) != wanted.total - present or any(len(ids) != len(original) for ids in given.values()):
+                raise InvalidReplicaAssignment(
+                    f"The assignments of {wanted.total - present} new partitions of '{topic.name}' are "
+                    f"{[list(ids) for ids in wanted.assignments][:20]}; expected one for each, of {len(original)} "
+                    "replicas as its first partition has, or none at all."
+                )
+            replicas = self.assigned(given, present)
+        self._bear(topic.name, replicas, beside)
+        beside.take(topic.name, replicas)
+        return replicas
+
+    def change(self, name: str, given: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+        """What is set for a topic afterwards; None unsets. Raises InvalidConfig."""
+        configs = {key: value for key, value in {**given, **changes}.items() if value is not None}
+        after = self._settings.for_topic(configs)
+        if self._settings.for_topic(given).compacted and not after.compacted:
+            raise InvalidConfig(
+                f"'cleanup.policy' of topic '{name}' cannot become {after.cleanup_policy!r}: compaction leaves gaps "
+                "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
+            )
+        return configs
+
+    # Where partitions go.
+
+    def assigned(self, assignments: Mapping[int, Sequence[int]], first: int = 0) -> Replicas:
+        """As it was given, if it can be so."""
+        if not assignments:
+            raise InvalidReplicaAssignment("There is no assignment in it; expected one for each partition.")
+        try:
+            check(assignments, (node.id for node in self._image.live()), first=first)
+        except CoordinatorError as error:
+            raise InvalidReplicaAssignment(str(error)) from None
+        return tuple(tuple(assignments[number]) for number in sorted(assignments))
+
+    def placed(self, partitions: int, factor: int) -> Replicas:
+        nodes = self._nodes()
+        drawn = Draw(self._draw(len(nodes)), self._draw(len(nodes))) if nodes else Draw()
+        return placed(nodes, partitions, self._factor if factor == -1 else factor, drawn)
+
+    def _continued(self, original: Sequence[int], first: int, more: int) -> Replicas:
+        """As if all had been made at once, beginning where the first partition is led, as Kafka does it."""
+        nodes = self._nodes()
+        ring = [each.node for each in alternating(nodes)]
+        start = ring.index(original[0]) if original[0] in ring else 0
+        return placed(nodes, more, len(original), Draw(start, start), first)
+
+    def _nodes(self) -> list[Place]:
+        """Live ones; those that are about to stop are taken where there are no others."""
+        live = [Place(node.id, node.rack) for node in self._image.live() if node.status is NodeStatus.LIVE]
+        return live or [Place(node.id, node.rack) for node in self._image.live()]
+
+    def _bear(self, name: str, replicas: Replicas, beside: Beside) -> None:
+        """Whether nodes take that many more (`max.partitions`), and the znode."""
+        come = load(replicas)
+        there = load(view.replicas for _, view in self._image.partitions())
+        for node, more in sorted(come.items()):
+            total = there[node] + beside.load[node] + more
+            if total > self._settings.max_partitions:
+                raise InvalidPartitions(
+                    f"Topic '{name}' would bring node {node} to {total} partitions, above its limit of "
+                    f"{self._settings.max_partitions} (max.partitions). Raise it, or take fewer partitions."
+                )
+        if sum(len(str(each)) + 12 for each in replicas) > MOST_BYTES:
+            raise InvalidPartitions(
+                f"Topic '{name}' would have {len(replicas)} more partitions, which one znode does not hold; take fewer."
+            )
+
+
+def placed(nodes: Sequence[Place], partitions: int, factor: int, drawn: Draw, first: int = 0) -> Replicas:
+    try:
+        return place(nodes, partitions, factor, start=drawn.start, shift=drawn.shift, first=first)
+    except CoordinatorError as error:
+        raise InvalidReplicationFactor(str(error)) from None
+
+
+def originals(assignment: Assignment) -> tuple[int, ...]:
+    return tuple(each for each in assignment.replicas if each not in assignment.adding)
+
+
+def load(replicas: Iterable[Sequence[int]]) -> Counter[int]:
+    return Counter(node for each in replicas for node in each)

@@ -1,0 +1,59 @@
+"""Reassignments (A8) as a node sees them: what speaks against one that is asked for, and what has come of it. Pure."""
+
+from typing import NamedTuple
+
+from muster.coordinator.cluster.image import Image, PartitionView
+from muster.coordinator.errors import ErrorCode
+
+
+class Reassignment(NamedTuple):
+    """One that is under way. replicas: those that come and those that go included."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Wanted(NamedTuple):
+    """The replicas that are to be; cancels: they are those before the reassignment that is under way."""
+
+    replicas: tuple[int, ...]
+    cancels: bool = False
+
+
+def wanted(view: PartitionView, target: tuple[int, ...] | None) -> Wanted:
+    """target: None cancels.
+
+    >>> wanted(PartitionView(1, 0, 0, (1, 2), (), (3, 1, 2), adding=(3,), removing=(2,)), None)
+    Wanted(replicas=(1, 2), cancels=True)
+    """
+    if target is not None:
+        return Wanted(target)
+    return Wanted(tuple(each for each in view.replicas if each not in view.adding), cancels=True)
+
+
+def refused(image: Image, view: PartitionView | None, target: tuple[int, ...] | None) -> ErrorCode | None:
+    """Why it cannot be asked for; None if it can."""
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if target is None:
+        return None if view.adding or view.removing else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    here = {*(node.id for node in image.live()), *wanted(view, None).replicas}
+    if not target or len(set(target)) != len(target) or not here.issuperset(target):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return None
+
+
+def came(view: PartitionView | None, wish: Wanted) -> ErrorCode | None:
+    """What has come of it: it is done when it is written who comes and goes. None as long as it is not.
+
+    One that was over before it could be cancelled hears so; nothing goes back.
+    """
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if tuple(each for each in view.replicas if each not in view.removing) == wish.replicas and not (
+        wish.cancels and view.adding
+    ):
+        return ErrorCode.NONE
+    over = wish.cancels and not view.adding and not view.removing
+    return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS if over else None

@@ -1,0 +1,43 @@
+"""Waiting for what a node knows of its cluster to show something."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from muster.coordinator.cluster.image import Changes, Image
+
+MOST_WAITING: Final = 10_000
+"""Who waits; each is asked anew with each change of the image. The next one is not waited for."""
+
+Shown = Callable[[], bool]
+
+
+class Showing:
+    """learned: takes a listener that hears of each change of the image (`ClusterSide.on_learned`)."""
+
+    def __init__(self, image: Image, learned: Callable[[Callable[[Changes], None]], None]) -> None:
+        self.image = image
+        self._waiting: dict[asyncio.Future[None], Shown] = {}
+        learned(self._look)
+
+    async def until(self, shown: Shown, deadline_s: float) -> bool:
+        """Whether the image shows it by this moment of the loop's clock."""
+        if shown():
+            return True
+        if len(self._waiting) >= MOST_WAITING:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = shown
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[future]
+        return True
+
+    def _look(self, changes: Changes) -> None:
+        for future, shown in list(self._waiting.items()):
+            if not future.done() and shown():
+                future.set_result(None)

@@ -1,0 +1,104 @@
+"""Elections (A5) and reassignments (A8) as the image shows them: what is refused at once, and when they are done."""
+
+import pytest
+
+from muster.coordinator.cluster.facts import NOBODY, TopicPartition
+from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin import elections, reassignments
+
+UNIT = TopicPartition("t", 0)
+THREE = (1, 2, 3)
+
+
+def image(view: PartitionView | None, *, gone: tuple[int, ...] = (), stopping: tuple[int, ...] = ()) -> Image:
+    known = Image()
+    for node in THREE:
+        status = NodeStatus.GONE if node in gone else NodeStatus.SHUTTING_DOWN if node in stopping else NodeStatus.LIVE
+        known.nodes[node] = NodeView(node, 1, status)
+    if view is not None:
+        known.topics["t"] = TopicView(bytes(16), "t", {}, {0: view})
+    return known
+
+
+def led_by(leader: int, isr: tuple[int, ...] = THREE) -> PartitionView:
+    return PartitionView(leader, 1, 1, isr, (), THREE)
+
+
+@pytest.mark.parametrize(
+    ("known", "drained", "code"),
+    [
+        (image(None), (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (image(led_by(1)), (), ErrorCode.ELECTION_NOT_NEEDED),
+        (image(led_by(2)), (), None),
+        (image(led_by(2, (2, 3))), (), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (image(led_by(2), gone=(1,)), (), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (image(led_by(2), stopping=(1,)), (), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (image(led_by(2)), (1,), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_whether_the_preferred_leader_can_be_elected(
+    known: Image, drained: tuple[int, ...], code: ErrorCode | None
+) -> None:
+    assert elections.preferred(known, UNIT, drained) is code
+    came = elections.came(known, UNIT, drained, unclean=False)
+    assert came is (ErrorCode.NONE if code is ErrorCode.ELECTION_NOT_NEEDED else code)
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [
+        (image(None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (image(led_by(2)), ErrorCode.ELECTION_NOT_NEEDED),
+        (image(led_by(NOBODY)), None),
+        (image(led_by(NOBODY), gone=THREE), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ],
+)
+def test_whether_somebody_can_be_elected_whatever_it_costs(known: Image, code: ErrorCode | None) -> None:
+    assert elections.unclean(known, UNIT) is code
+
+
+def test_an_unclean_election_is_done_when_somebody_leads() -> None:
+    assert elections.came(image(led_by(NOBODY)), UNIT, (), unclean=True) is None
+    assert elections.came(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
+
+
+def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> PartitionView:
+    return PartitionView(1, 1, 1, (1, 2), (), replicas, adding, removing)
+
+
+@pytest.mark.parametrize(
+    ("view", "target", "code"),
+    [
+        (None, (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (moving((1, 2)), (2, 3), None),
+        (moving((1, 9)), (9, 1), None),  # it has a copy, and is only away
+        (moving((1, 2)), (2, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (moving((1, 2)), (2, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (moving((1, 2)), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (moving((1, 2)), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (moving((3, 1, 2), adding=(3,)), None, None),
+    ],
+)
+def test_what_speaks_against_a_reassignment(
+    view: PartitionView | None, target: tuple[int, ...] | None, code: ErrorCode | None
+) -> None:
+    assert reassignments.refused(image(view), view, target) is code
+
+
+def test_a_reassignment_is_done_when_it_is_written_who_comes_and_goes() -> None:
+    before = moving((1, 2))
+    wish = reassignments.wanted(before, (2, 3))
+    assert reassignments.came(before, wish) is None
+    assert reassignments.came(moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
+    assert reassignments.came(moving((2, 3)), wish) is ErrorCode.NONE
+    assert reassignments.came(None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_cancelled_one_goes_back_and_one_that_was_over_before_does_not() -> None:
+    before = moving((2, 3, 1), (3,), (1,))
+    wish = reassignments.wanted(before, None)
+    assert reassignments.came(before, wish) is None
+    assert reassignments.came(moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
+    assert reassignments.came(moving((2, 1)), wish) is ErrorCode.NONE
+    assert reassignments.came(moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS

@@ -1,0 +1,151 @@
+"""Changes of a cluster's topics before they are written: where partitions go (A2), and what speaks against it (A1)."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from muster.coordinator.cluster.facts import Assignment, Topic
+from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.admin.planning import Beside, Planning
+from muster.storage.broker.topic_requests import MorePartitions, NewTopic
+from muster.storage.config import LogSettings
+from muster.storage.errors import StorageError
+
+THREE = {node: NodeView(node, 10 + node) for node in (1, 2, 3)}
+
+
+def image(nodes: Mapping[int, NodeView] = THREE, **topics: list[tuple[int, ...]]) -> Image:
+    known = Image(nodes=dict(nodes))
+    for number, (name, replicas) in enumerate(topics.items()):
+        views = {each: PartitionView(ids[0], 0, 0, ids, (), ids) for each, ids in enumerate(replicas)}
+        known.topics[name] = TopicView(bytes([number]) * 16, name, {}, views)
+        known.names[bytes([number]) * 16] = name
+    return known
+
+
+def planning(known: Image, factor: int = 3, **settings: str) -> Planning:
+    return Planning(
+        known, LogSettings.from_properties({key.replace("_", "."): it for key, it in settings.items()}), factor
+    )
+
+
+def code_of(plan: Planning, wanted: NewTopic | MorePartitions, topic: Topic | None = None) -> int:
+    def planned() -> object:
+        if isinstance(wanted, NewTopic):
+            return plan.new_topic(wanted, Beside())
+        assert topic is not None
+        return plan.growth(topic, wanted, Beside())
+
+    with pytest.raises(StorageError) as refused:
+        planned()
+    return refused.value.code
+
+
+def test_partitions_are_placed_by_the_factor_asked_for_or_the_default() -> None:
+    plan = planning(image())
+    assert plan.new_topic(NewTopic("t", 4), Beside()) == ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+    assert plan.new_topic(NewTopic("t", 2, {}, 1), Beside()) == ((1,), (2,))
+
+
+def test_where_they_begin_is_drawn() -> None:
+    drawn = iter([1, 2])
+    plan = Planning(image(), LogSettings(), 3, lambda below: next(drawn))
+    assert plan.new_topic(NewTopic("t", 1), Beside()) == ((2, 3, 1),)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (NewTopic("t", 1, {}, 4), 38),
+        (NewTopic("t", 1, {}, 0), 38),
+        (NewTopic("t", 0), 37),
+        (NewTopic("__t", 1), 17),
+        (NewTopic("no good", 1), 17),
+        (NewTopic("a_b", 1), 17),
+        (NewTopic("a.b", 1), 36),
+        (NewTopic("t", 1, {"min.insync.replicas": "0"}), 40),
+        (NewTopic("t", 1, {"leader.replication.throttled.replicas": "all of them"}), 40),
+        (NewTopic("t", -1, {}, -1, {0: (1, 1)}), 39),
+        (NewTopic("t", -1, {}, -1, {0: (1, 9)}), 39),
+        (NewTopic("t", -1, {}, -1, {0: (1,), 1: (1, 2)}), 39),
+        (NewTopic("t", -1, {}, -1, {0: (1,), 2: (1,)}), 39),
+        (NewTopic("t", -1, {}, -1, {}), 39),
+    ],
+)
+def test_what_speaks_against_a_new_topic(wanted: NewTopic, code: int) -> None:
+    assert code_of(planning(image(**{"a.b": [(1,)]})), wanted) == code
+
+
+def test_the_clusters_own_settings_are_taken() -> None:
+    configs = {
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "true",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
+    }
+    assert planning(image()).new_topic(NewTopic("t", 1, configs), Beside())
+
+
+def test_nodes_that_are_gone_get_nothing_and_those_that_stop_only_what_nobody_else_takes() -> None:
+    nodes = {**THREE, 2: NodeView(2, 12, NodeStatus.GONE), 3: NodeView(3, 13, NodeStatus.SHUTTING_DOWN)}
+    assert planning(image(nodes), 1).new_topic(NewTopic("t", 2), Beside()) == ((1,), (1,))
+    assert code_of(planning(image(nodes)), NewTopic("t", 1, {}, 2)) == 38
+    assert code_of(planning(image(nodes)), NewTopic("t", -1, {}, -1, {0: (2,)})) == 39
+
+
+def test_of_two_alike_in_one_request_the_second_is_refused() -> None:
+    plan, beside = planning(image()), Beside()
+    plan.new_topic(NewTopic("a.b", 1), beside)
+    with pytest.raises(StorageError, match="collides"):
+        plan.new_topic(NewTopic("a_b", 1), beside)
+
+
+def test_max_partitions_is_a_limit_of_each_node() -> None:
+    """Replicas elsewhere do not count, those planned beside do."""
+    plan, beside = planning(image(old=[(1, 2), (1, 2)]), max_partitions="3"), Beside()
+    plan.new_topic(NewTopic("one", -1, {}, -1, {0: (1, 3)}), beside)
+    plan.new_topic(NewTopic("two", -1, {}, -1, {0: (3,), 1: (3,)}), beside)
+    with pytest.raises(StorageError, match="node 1 to 4 partitions"):
+        plan.new_topic(NewTopic("three", -1, {}, -1, {0: (1, 2)}), beside)
+
+
+OLD = Topic("old", bytes(16), (Assignment((2, 1)), Assignment((3, 2, 1), adding=(3,))))
+
+
+def test_new_partitions_go_on_where_the_first_one_begins() -> None:
+    """As many copies as the first has, those that only come left out."""
+    grown = planning(image()).growth(OLD, MorePartitions("old", 4), Beside())
+    assert grown == ((1, 3), (2, 3))
+    assert planning(image()).growth(OLD, MorePartitions("old", 3, [(3, 1)]), Beside()) == ((3, 1),)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (MorePartitions("old", 2), 37),
+        (MorePartitions("old", 4, [(3, 1)]), 39),
+        (MorePartitions("old", 3, [(3,)]), 39),
+        (MorePartitions("old", 3, [(3, 7)]), 39),
+    ],
+)
+def test_what_speaks_against_growth(wanted: MorePartitions, code: int) -> None:
+    assert code_of(planning(image()), wanted, OLD) == code
+
+
+def test_what_was_not_written_counts_no_more() -> None:
+    plan, beside = planning(image()), Beside()
+    grown = plan.growth(OLD, MorePartitions("old", 3), beside)
+    beside.give_back("old", grown)
+    assert plan.growth(OLD, MorePartitions("old", 3), beside) == grown
+
+
+def test_settings_change_by_what_is_set() -> None:
+    plan = planning(image())
+    assert plan.change("t", {"flush.ms": "1", "retention.ms": "5"}, {"flush.ms": None, "min.insync.replicas": "2"}) == {
+        "retention.ms": "5",
+        "min.insync.replicas": "2",
+    }
+    with pytest.raises(StorageError, match="compaction leaves gaps"):
+        plan.change("t", {"cleanup.policy": "compact"}, {"cleanup.policy": "delete"})
+    with pytest.raises(StorageError, match="no setting of a log"):
+        plan.change("t", {}, {"no.such": "1"})

@@ -238,6 +238,13 @@ class FencedLeaderEpoch(StorageError):
     name = "FENCED_LEADER_EPOCH"
 
 
+class UnknownLeaderEpoch(StorageError):
+    """The caller's leader epoch is newer than the log's."""
+
+    code = 75
+    name = "UNKNOWN_LEADER_EPOCH"
+
+
 class UnsupportedCompressionType(StorageError):
     """A compression codec that is unknown, or whose library is not installed."""
 

@@ -9,27 +9,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from muster.storage.broker.epochs import Divergence
 from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns, off_the_loop
-from muster.storage.broker.reads import Bounds
+from muster.storage.broker.reads import Bounds, Place
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.segments.reading import is_known
+from muster.storage.service.answers import Asked, code_of, fetched, parted, produced
 from muster.storage.service.fetch_frames import Part, fetch_response, multi_fetch_response
 from muster.storage.service.shape import MalformedRequest, bounded, each_once
-from muster.storage.types import Appended, Fetched, Topic
+from muster.storage.types import Topic
 from muster.storage.wording import shown
 
 READ_COMMITTED = 1
 ROOM = 1 << 30
 """More than any answer has."""
-
-
-def _code(error: StorageError) -> Any:
-    """Kafka's number; the generated enum is open, though its type says otherwise."""
-    return error.code
 
 
 class BrokerService:
@@ -69,7 +66,7 @@ class BrokerService:
         try:
             topic = self._broker.topic(name)
         except StorageError as error:
-            return pb.TopicMetadata(name=name, error_code=_code(error), error_message=str(error))
+            return pb.TopicMetadata(name=name, error_code=code_of(error), error_message=str(error))
         return pb.TopicMetadata(
             name=name,
             topic_id=topic.id,
@@ -173,7 +170,7 @@ class BrokerService:
             error = outcome if isinstance(outcome, StorageError) else None
             result = pb.AlteredConfigs(topic=name)
             if error is not None:
-                result.error_code, result.error_message = _code(error), str(error)
+                result.error_code, result.error_message = code_of(error), str(error)
             results.append(result)
         return pb.AlterConfigsResponse(results=results)
 
@@ -198,7 +195,7 @@ class BrokerService:
             topic = self._broker.topic(name)
             settings = self._broker.topic_settings(name)
         except StorageError as error:
-            return pb.DescribedConfigs(topic=name, error_code=_code(error), error_message=str(error))
+            return pb.DescribedConfigs(topic=name, error_code=code_of(error), error_message=str(error))
         return pb.DescribedConfigs(topic=name, configs=list(_entries(settings, set(topic.configs))))
 
     # -- produce ------------------------------------------------------------------------------------------
@@ -216,8 +213,8 @@ class BrokerService:
         ]
         results = await self.requests.produce(parts, request.acks, request.timeout_ms)
         if len(results) <= AT_ONCE:
-            return _produced(request, results)
-        return await asyncio.to_thread(_produced, request, results)
+            return produced(request, results)
+        return await asyncio.to_thread(produced, request, results)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
         """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
@@ -232,7 +229,7 @@ class BrokerService:
             producer_id, producer_epoch = self._broker.next_producer_id(known, epoch)
         except StorageError as error:
             return pb.InitProducerIdResponse(
-                error_code=_code(error), error_message=str(error), producer_id=-1, producer_epoch=-1
+                error_code=code_of(error), error_message=str(error), producer_id=-1, producer_epoch=-1
             )
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 
@@ -240,24 +237,20 @@ class BrokerService:
 
     async def fetch(self, request: pb.FetchRequest, call: object) -> bytes:
         """Long poll over partitions by topic. A FetchResponse, encoded (see `muster.storage.service.fetch_frames`)."""
-        wanted = [
-            (topic.topic, part.partition, part.fetch_offset, part.partition_max_bytes)
-            for topic in request.topics
-            for part in topic.partitions
-        ]
-        parts = iter(await self._long_poll(wanted, request, self._room(call)))
+        asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
+        parts = iter(await self._long_poll(asked, request, self._room(call)))
         return fetch_response((topic.topic, islice(parts, len(topic.partitions))) for topic in request.topics)
 
     async def multi_fetch(self, request: pb.MultiFetchRequest, call: object) -> bytes:
         """Long poll over a flat list of partitions, answered in that order. A MultiFetchResponse, encoded."""
-        wanted = [(part.topic, part.partition, part.fetch_offset, part.partition_max_bytes) for part in request.fetches]
-        return multi_fetch_response(await self._long_poll(wanted, request, self._room(call)))
+        asked = [(part.topic, part) for part in request.fetches]
+        return multi_fetch_response(await self._long_poll(asked, request, self._room(call)))
 
     async def _long_poll(
-        self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest, room: int
+        self, asked: Sequence[Asked], request: pb.FetchRequest | pb.MultiFetchRequest, room: int
     ) -> list[Part]:
-        bounded("partitions", len(wanted))
-        each_once("partition", [part[:2] for part in wanted])
+        bounded("partitions", len(asked))
+        each_once("partition", [(topic, part.partition) for topic, part in asked])
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
             if getattr(request, name) < 0:
                 raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
@@ -266,8 +259,19 @@ class BrokerService:
             max_bytes=min(request.max_bytes or ROOM, room),  # what is waited for has to fit, too
             committed=request.isolation_level == READ_COMMITTED,
         )
-        found = await self.requests.fetch(wanted, bounds, request.max_wait_ms)
-        return [_fetched(*place[:2], result) for place, result in zip(wanted, found, strict=True)]
+        places: list[Place] = []
+        refused: dict[int, StorageError | Divergence] = {}
+        for turn, (topic, part) in enumerate(asked):
+            if (refusal := parted(self._broker, topic, part)) is not None:
+                refused[turn] = refusal
+            else:
+                places.append((topic, part.partition, part.fetch_offset, part.partition_max_bytes))
+        # A refusal is news: it is not held back until others have records.
+        found = iter(await self.requests.fetch(places, bounds, 0 if refused else request.max_wait_ms))
+        return [
+            fetched(topic, part.partition, refused[turn] if turn in refused else next(found))
+            for turn, (topic, part) in enumerate(asked)
+        ]
 
     # -- offsets ------------------------------------------------------------------------------------------
 
@@ -290,7 +294,7 @@ class BrokerService:
             log = self._broker.log(topic, part.partition_index)
             result.offset, result.timestamp = log.list_offset(part.timestamp, committed=committed)
         except StorageError as error:
-            result.error_code, result.error_message = _code(error), str(error)
+            result.error_code, result.error_message = code_of(error), str(error)
         return result
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
@@ -308,7 +312,7 @@ class BrokerService:
             self._broker.check_writable(topic)
             result.low_watermark = self._broker.delete_records(topic, part.partition_index, part.offset)
         except StorageError as error:
-            result.error_code, result.error_message = _code(error), str(error)
+            result.error_code, result.error_message = code_of(error), str(error)
         return result
 
 
@@ -316,57 +320,7 @@ def _refused(name: str, error: StorageError | None) -> pb.TopicResult:
     """What came of a topic; nothing speaks against it without an error."""
     if error is None:
         return pb.TopicResult(name=name)
-    return pb.TopicResult(name=name, error_code=_code(error), error_message=str(error))
-
-
-def _produced(request: pb.ProduceRequest, results: Sequence[Appended | StorageError]) -> pb.ProduceResponse:
-    told = iter(results)
-    response = pb.ProduceResponse()
-    for topic in request.topic_data:
-        answer = response.responses.add(name=topic.name)
-        answer.partition_responses.extend(_produce_result(data.index, next(told)) for data in topic.partition_data)
-    return response
-
-
-def _produce_result(partition: int, result: Appended | StorageError) -> pb.ProducePartitionResult:
-    if isinstance(result, StorageError):
-        return pb.ProducePartitionResult(
-            index=partition,
-            error_code=_code(result),
-            error_message=str(result),
-            base_offset=-1,
-            log_append_time_ms=-1,
-        )
-    return pb.ProducePartitionResult(
-        index=partition,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.log_append_time_ms,
-        log_start_offset=result.log_start_offset,
-    )
-
-
-def _fetched(topic: str, partition: int, found: Fetched | StorageError) -> Part:
-    if isinstance(found, StorageError):
-        refused = pb.FetchPartitionResult(
-            partition_index=partition,
-            error_code=_code(found),
-            error_message=str(found),
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-        )
-        return Part(topic, refused, b"")
-    result = pb.FetchPartitionResult(
-        partition_index=partition,
-        high_watermark=found.high_watermark,
-        last_stable_offset=found.last_stable_offset,
-        log_start_offset=found.log_start_offset,
-        aborted_transactions=[
-            pb.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in found.aborted
-        ],
-    )
-    return Part(topic, result, found.records)
+    return pb.TopicResult(name=name, error_code=code_of(error), error_message=str(error))
 
 
 def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = None) -> Iterator[pb.ConfigEntry]:

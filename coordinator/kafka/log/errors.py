@@ -45,13 +45,6 @@ class FetchSessionIdNotFound(StorageError):
     name = "FETCH_SESSION_ID_NOT_FOUND"
 
 
-class UnknownLeaderEpoch(StorageError):
-    """The client knows a newer leader epoch than the log."""
-
-    code = 75
-    name = "UNKNOWN_LEADER_EPOCH"
-
-
 class UnknownTopicId(StorageError):
     """No topic has this id."""
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, check_replica, no_transactions
-from muster.coordinator.kafka.log.records import READ_COMMITTED, check_epoch, partitions
+from muster.coordinator.kafka.log.records import READ_COMMITTED, partitions
+from muster.storage.broker.epochs import check_epoch
 from muster.storage.broker.in_turns import at_once_or_off_the_loop
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, StorageError
@@ -76,7 +77,7 @@ class OffsetHandlers:
 
     def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:
         index = part.partition_index
-        refusal = check_epoch(self._requests, topic, index, part.current_leader_epoch)
+        refusal = check_epoch(self._requests.broker, topic, index, part.current_leader_epoch)
         if refusal is not None:
             return ListedPartition(index, refusal.code)
         try:

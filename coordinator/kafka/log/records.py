@@ -3,26 +3,24 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from muster.coordinator.kafka.log import older_fetch
 from muster.coordinator.kafka.log.errors import (
     FetchSessionIdNotFound,
-    UnknownLeaderEpoch,
     check_replica,
     no_transactions,
 )
 from muster.coordinator.kafka.log.produces import SingleBatch
+from muster.storage.broker.epochs import Divergence, check_epoch, check_history
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.reads import Bounds, Place, Reading
 from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, failed, outcome
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
-    FencedLeaderEpoch,
     InvalidRecord,
-    OffsetOutOfRange,
     StorageError,
     UnsupportedCompressionType,
 )
@@ -69,16 +67,6 @@ class ProducedTopic:
 @dataclass(slots=True)
 class ProduceAnswer:
     responses: list[ProducedTopic]
-
-
-class Divergence(NamedTuple):
-    """The reader has records that this log has not: where the last epoch that both know ends (KIP-595)."""
-
-    epoch: int
-    end_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +204,11 @@ class RecordHandlers:
 
     def _fenced(self, topic: str, part: Any) -> StorageError | Divergence | None:
         """Why the client's idea of the partition's leader, or of what it has read, is not the log's (KIP-320, 595)."""
-        refusal = check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+        broker = self._requests.broker
+        refusal = check_epoch(broker, topic, part.partition, part.current_leader_epoch)
         if refusal is not None or part.last_fetched_epoch < 0:
             return refusal
-        return check_history(self._requests, topic, part)
+        return check_history(broker, topic, part.partition, part.fetch_offset, part.last_fetched_epoch)
 
 
 def partitions_of(request: Any) -> int:
@@ -310,42 +299,6 @@ def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each
-
-
-def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -> StorageError | None:
-    """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
-    if epoch < 0:
-        return None
-    try:
-        ours = requests.broker.log(topic, partition).leader_epoch
-    except StorageError as error:
-        return error
-    where = f"{topic}-{partition} has leader epoch {ours}, the request says {epoch}"
-    if epoch < ours:
-        return FencedLeaderEpoch(f"{where}. Look the leader up again.")
-    if epoch > ours:
-        return UnknownLeaderEpoch(f"{where}. Try again later.")
-    return None
-
-
-def check_history(requests: LogRequests, topic: str, part: Any) -> StorageError | Divergence | None:
-    """Where the reader's log parts from this one, by the epoch of the last record that it has; None if nowhere."""
-    try:
-        log = requests.broker.log(topic, part.partition)
-    except StorageError as error:
-        return error
-    epoch = part.last_fetched_epoch
-    if not log.epochs.entries and epoch == log.leader_epoch:  # nothing was written yet
-        common, end = epoch, log.end_offset
-    else:
-        common, end = log.epochs.end_offset(epoch, log.end_offset)
-    if common < 0:
-        return OffsetOutOfRange(
-            f"{topic}-{part.partition} does not know leader epoch {epoch}; its own is {log.leader_epoch}. Begin anew."
-        )
-    if common == epoch and end >= part.fetch_offset:
-        return None
-    return Divergence(common, end, log.high_watermark, log.last_stable_offset, log.start_offset)
 
 
 def refusal_of(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:

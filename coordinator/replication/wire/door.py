@@ -21,7 +21,7 @@ from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Written
-from muster.coordinator.replication.wire import translate
+from muster.coordinator.replication.wire import translate, translate_controller
 from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.wire.guard import NodesOnly, Who
 from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
@@ -172,11 +172,13 @@ class Handlers:
 
     async def alter_partition(self, request: Any, call: KafkaCall) -> Any:
         node = NodeName(request.broker_id, request.broker_epoch)
-        return translate.alter_response(await self._desk.alter_partition(node, translate.alter_items(request)))
+        return translate_controller.alter_response(
+            await self._desk.alter_partition(node, translate_controller.alter_items(request))
+        )
 
     async def controlled_shutdown(self, request: Any, call: KafkaCall) -> Any:
         node = NodeName(request.broker_id, request.broker_epoch)
-        return translate.shutdown_response(await self._desk.controlled_shutdown(node))
+        return translate_controller.shutdown_response(await self._desk.controlled_shutdown(node))
 
     async def cluster_state(self, request: Any, call: KafkaCall) -> Any:
         if request.cluster_id != self._cluster_id:
@@ -184,14 +186,14 @@ class Handlers:
         known = Known(request.controller_epoch, request.sequence)
         node = NodeName(request.node_id, request.node_epoch)
         wait_ms = max(request.max_wait_ms, 0)
-        answer = await self._desk.cluster_state(node, known, translate.offline_of(request), wait_ms)
+        answer = await self._desk.cluster_state(node, known, translate_controller.offline_of(request), wait_ms)
         if sum(len(topic.partitions) for topic in answer.topics) > MANY_PARTITIONS:
             return Written(await asyncio.to_thread(written, answer))
-        return translate.state_response(answer)
+        return translate_controller.state_response(answer)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return translate.noted_response(await self._desk.note(translate.noted(request)))
 
 
 def written(answer: ClusterState) -> list[Buffer]:
-    return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate.state_response(answer))
+    return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate_controller.state_response(answer))

@@ -21,7 +21,7 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.replication.wire import translate
+from muster.coordinator.replication.wire import translate, translate_controller
 from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, Noted
@@ -135,19 +135,19 @@ class Link(asyncio.Protocol):
 
     async def alter_partition(self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float) -> IsrAltered:
         """The results, those of one topic together."""
-        request = translate.alter_request(self._me.node, node_epoch, items)
-        return await self.ask("AlterPartition", request, deadline_s, translate.altered)
+        request = translate_controller.alter_request(self._me.node, node_epoch, items)
+        return await self.ask("AlterPartition", request, deadline_s, translate_controller.altered)
 
     async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownAnswered:
-        request = translate.shutdown_request(self._me.node, node_epoch)
-        return await self.ask("ControlledShutdown", request, deadline_s, translate.shutdown_answered)
+        request = translate_controller.shutdown_request(self._me.node, node_epoch)
+        return await self.ask("ControlledShutdown", request, deadline_s, translate_controller.shutdown_answered)
 
     async def cluster_state(
         self, node_epoch: int, known: Known, offline: Iterable[Offline], *, max_wait_ms: int, deadline_s: float
     ) -> ClusterState:
         me = self._me
-        request = translate.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
-        return await self.ask("ClusterState", request, deadline_s, translate.cluster_state)
+        request = translate_controller.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
+        return await self.ask("ClusterState", request, deadline_s, translate_controller.cluster_state)
 
     async def note(self, records: Iterable[Noted], *, deadline_s: float) -> ErrorCode:
         return await self.ask("NoteElections", translate.note_request(records), deadline_s, translate.note_answered)

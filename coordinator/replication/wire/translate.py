@@ -1,4 +1,5 @@
-"""Between what nodes mean and the messages that say it. Pure; both directions of each message stand together."""
+"""Between what nodes mean and the messages of copying that say it: Fetch, OffsetForLeaderEpoch. Pure; both directions
+of each message stand together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar

@@ -18,7 +18,8 @@ from muster.coordinator.replication.wire import door as module
 from muster.coordinator.replication.wire.apis import KEY_OF, client_id_of
 from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
 from muster.coordinator.replication.wire.reaching import Broken
-from muster.coordinator.replication.wire.translate import fetch_request, shutdown_request, state_request
+from muster.coordinator.replication.wire.translate import fetch_request
+from muster.coordinator.replication.wire.translate_controller import shutdown_request, state_request
 from muster.coordinator.security.identity import Identity
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 

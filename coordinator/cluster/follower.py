@@ -66,9 +66,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The unit stops here with an error; the node tells the controller that it is offline (F9)."""
+    """The unit stops here with an error; the node tells the controller that it is offline (F9). stays: no disk that is
+    mended makes it go on."""
 
     reason: str
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +214,10 @@ class Follower:
         self.start = self.end = self.kept = self.high_watermark = at
         self.last_epoch = NO_EPOCH
 
-    def stop(self, reason: str) -> Stop:
+    def stop(self, reason: str, *, stays: bool = False) -> Stop:
         """The unit goes no further here: an error of the disk, or of the log (F9)."""
         self.stopped = reason
-        return Stop(reason)
+        return Stop(reason, stays)
 
     def _commit(self) -> None:
         """F4: what the leader says is committed, as far as it is here; never back. F8: the log begins where his does;
@@ -257,6 +259,7 @@ class Follower:
             return self.stop(
                 f"{self.place}: node {self.leader} parts from this log at offset {to}, and what lies below "
                 f"{self.high_watermark} is committed. Two logs disagree about committed records; keep both, and "
-                "compare them."
+                "compare them.",
+                stays=True,
             )
         return Cut(to) if to >= self.start else Begin(to)

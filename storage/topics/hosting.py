@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from muster.storage.disk.checkpoint import believed_offsets
 from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyExists
 from muster.storage.logs import replica
 from muster.storage.logs.loader import create_log, open_log, owner_of
@@ -17,7 +18,7 @@ from muster.storage.logs.upkeep import cut_point, start_over, truncate_to
 from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.topics.all_logs import FEW_PARTITIONS
 from muster.storage.topics.catalog import CatalogEntry, alike, format_id
-from muster.storage.topics.data_dir import put_down
+from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, put_down
 from muster.storage.topics.strays import STRAY, directory_of, kept_as_stray, put_aside
 from muster.storage.topics.topics import Topics
 from muster.storage.types import Topic, TopicPartition
@@ -194,6 +195,57 @@ class Hosting(Topics):
     def strays(self) -> list[str]:
         """The names of the directories that are kept and are in no use."""
         return [name for name in self._files.names(self.data_dir) if name.endswith(STRAY)]
+
+    # -- a log that failed --------------------------------------------------------------------------------
+
+    def reopen(self, topic: str, partition: int) -> None:
+        """Open a log anew that has failed, or could not be opened at the start, and follow with it; a sound one is left
+        as it is. Raises StorageError while it cannot be used.
+
+        What it did not flush is given up where its topic flushes every record: a system that failed to flush may show
+        records that are not on the disk.
+        """
+        tp = topic, partition
+        with self._changing:
+            failed = self._logs.get(tp) or self._private_logs.get(tp)
+            if failed is not None and failed.failure is None:
+                return
+            log = self._opened_anew(tp, failed)
+            if failed is not None:
+                with failed.reshaping:
+                    failed.retire()
+            self._broken.pop(tp, None)
+            self.troubles.forget(tp)
+            self._adopt([log])
+        if failed is not None and log.settings.flush_messages == 1:
+            self.truncate(topic, partition, max(failed.durable_offset, log.start_offset))
+
+    def _opened_anew(self, tp: TopicPartition, failed: Log | None) -> Log:
+        facts = self._topics[tp[0]]
+        ids = {facts.name: format_id(facts.id)}
+
+        def known(name: str) -> int:
+            return believed_offsets(self._files, f"{self.data_dir}/{name}", ids).get(tp, 0)
+
+        try:
+            log = open_log(
+                self._files, directory_of(self.data_dir, tp), tp, self.settings.for_topic(facts.configs), self._opened,
+                clean=False, topic_id=ids[facts.name], told=True,
+                recovery_point=known(RECOVERY_POINTS) if failed is None else failed.durable_offset,
+                start_offset=known(LOG_STARTS) if failed is None else failed.start_offset,
+            )  # fmt: skip
+        except OSError as error:
+            raise StorageError(
+                f"Could not open {directory_of(self.data_dir, tp)}: {error.strerror or error}. What to do: "
+                f"{remedy(error)}."
+            ) from error
+        if log.failure is not None:
+            why = log.failure
+            log.retire()
+            raise why
+        log.follow(known(HIGH_WATERMARKS) if failed is None else failed.high_watermark)
+        replica.follow(log)
+        return log
 
     # -- what is written down before a log changes --------------------------------------------------------
 

@@ -127,7 +127,7 @@ class Fetcher:
             self.begin_anew()
             self._not_before_ms = now_ms + self._backoff_ms
 
-    def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, str]]:
+    def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, Stop]]:
         """Take what came into the logs. What is in `unkept` then is to be flushed, and told by `kept`. Returned: what
         stopped, and why; it is offline here from now on (F9)."""
         if request is not self._under_way:
@@ -140,7 +140,7 @@ class Fetcher:
             return []
         self.source.received_ms = now_ms
         self._session, self._session_epoch = answer.session, following(request.session_epoch)
-        return [(part.place, why) for part in answer.parts if (why := self._take(part, now_ms)) is not None]
+        return [(part.place, stop) for part in answer.parts if (stop := self._take(part, now_ms)) is not None]
 
     def kept(self, places: Iterable[TopicPartition]) -> None:
         """These have been flushed, as far as they went when the flush began: what was written since, as a leader,
@@ -191,7 +191,7 @@ class Fetcher:
                 self._told[place] = item
                 yield item
 
-    def _take(self, part: FetchedPart, now_ms: int) -> str | None:
+    def _take(self, part: FetchedPart, now_ms: int) -> Stop | None:
         """One partition's part of an answer; why it stopped, if it did."""
         asked = self._told.get(part.place)
         copy = self._copies.get(part.place) if part.place in self.places else None
@@ -208,7 +208,7 @@ class Fetcher:
             return self._do(verdict, part, copy, now_ms)
         except LogBroken as error:
             self._let_go(part.place)
-            return follower.stop(str(error)).reason
+            return follower.stop(str(error))
 
     def _append(self, part: FetchedPart, copy: Copy) -> Verdict:
         try:
@@ -219,7 +219,7 @@ class Fetcher:
         self.unkept.add(part.place)
         return Append()
 
-    def _do(self, verdict: Verdict, part: FetchedPart, copy: Copy, now_ms: int) -> str | None:
+    def _do(self, verdict: Verdict, part: FetchedPart, copy: Copy, now_ms: int) -> Stop | None:
         follower, log = copy.follower, copy.log
         match verdict:
             case Append():
@@ -239,9 +239,9 @@ class Fetcher:
             case Wait():
                 self._let_go(part.place)
                 self._waiting[part.place] = now_ms + self._backoff_ms
-            case Stop(reason):
+            case Stop():
                 self._let_go(part.place)
-                return reason
+                return verdict
             case Void():
                 return None
         log.tell_high_watermark(follower.high_watermark)

@@ -102,6 +102,10 @@ class Hosting:
         self._parts[unit].leader = NOBODY
         return Rest(unit)
 
+    def begin_again(self, unit: TopicPartition) -> None:
+        """What the image says of it is to be done anew: its log had failed. What was shown meanwhile counts."""
+        self._parts.pop(unit, None)
+
     def forget(self, unit: TopicPartition) -> None:
         """Its topic is deleted, or not known any more: nothing of it counts for a later one of the same name."""
         self._parts.pop(unit, None)

@@ -77,5 +77,9 @@ class Logs(Protocol):
     def open(self, place: TopicPartition, topic_id: bytes) -> ReplicaLog:
         """The copy of a partition, made empty where there is none of this topic id. Raises LogBroken."""
 
+    def reopen(self, place: TopicPartition, topic_id: bytes) -> ReplicaLog:
+        """As `open`, for one that has failed: it is read anew, as at a start. What is not known to be flushed is given
+        up. Raises LogBroken while it cannot be used."""
+
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         """Delete the copy if it is of this topic id."""

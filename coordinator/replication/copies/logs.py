@@ -214,6 +214,12 @@ class StoredLogs:
         opened = self._open[place] = StoredLog(self._broker, log, topic_id, self._clock_ms)
         return opened
 
+    def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
+        if self.topic_id(place) == topic_id:
+            with broken():
+                self._broker.reopen(*place)
+        return self.open(place, topic_id)
+
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         """One that cannot be deleted stays, and is told of as deleted again after the next start."""
         if self.topic_id(place) != topic_id:

@@ -192,7 +192,7 @@ class Handlers:
         return translate_controller.state_response(answer)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
-        return translate.noted_response(await self._desk.note(translate.noted(request)))
+        return translate_controller.noted_response(await self._desk.note(translate_controller.noted(request)))
 
 
 def written(answer: ClusterState) -> list[Buffer]:

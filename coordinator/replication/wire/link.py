@@ -150,7 +150,9 @@ class Link(asyncio.Protocol):
         return await self.ask("ClusterState", request, deadline_s, translate_controller.cluster_state)
 
     async def note(self, records: Iterable[Noted], *, deadline_s: float) -> ErrorCode:
-        return await self.ask("NoteElections", translate.note_request(records), deadline_s, translate.note_answered)
+        return await self.ask(
+            "NoteElections", translate_controller.note_request(records), deadline_s, translate_controller.note_answered
+        )
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
         """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in

@@ -1,5 +1,5 @@
 """Between what nodes and their controller mean and the messages that say it: AlterPartition, ControlledShutdown,
-ClusterState. Pure; both directions of each message stand together."""
+ClusterState, and what the ledger of elections is told. Pure; both directions of each message stand together."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,8 +8,10 @@ from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult,
 from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
 from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.replication.wire.translate import code_of, grouped
+from muster.coordinator.replication.wire.words import Noted
 
 # -- AlterPartition ---------------------------------------------------------------------------------------------------
 
@@ -225,3 +227,23 @@ def partition_view(row: Any) -> PartitionView:
         row.unclean_epoch,
         None if row.directories is None else {one.node_id: one.directory for one in row.directories},
     )
+
+
+# -- NoteElections ----------------------------------------------------------------------------------------------------
+
+
+def note_request(records: Iterable[Noted]) -> Any:
+    row = struct("NoteElectionsRequest.elections")
+    return struct("NoteElectionsRequest")(elections=[row(key=one.key, value=one.value) for one in records])
+
+
+def noted(request: Any) -> tuple[Noted, ...]:
+    return tuple(Noted(bytes(one.key), bytes(one.value)) for one in request.elections)
+
+
+def noted_response(code: ErrorCode) -> Any:
+    return struct("NoteElectionsResponse")(error_code=code)
+
+
+def note_answered(response: Any) -> ErrorCode:
+    return code_of(response.error_code)

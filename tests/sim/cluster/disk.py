@@ -134,6 +134,16 @@ class Disk:
             self.logs[place] = SimLog(self, place, held[1])
         return self.logs[place]
 
+    def reopen(self, place: TopicPartition, topic_id: bytes) -> SimLog:
+        if place in self.failing:
+            raise LogBroken(f"{place}: the disk says EIO")
+        if self.topic_id(place) == topic_id and place in self.logs:
+            high_watermark = self.logs.pop(place).high_watermark
+            self.models[place][1].lose_power(0)
+            again = self.open(place, topic_id)
+            again.tell_high_watermark(max(again.high_watermark, high_watermark))
+        return self.open(place, topic_id)
+
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         if self.topic_id(place) == topic_id:
             del self.models[place]

@@ -212,7 +212,7 @@ class Run:
         self.world.after(self.world.between(500, 5_000), lambda: setattr(self.network, "lost", 0.0))
 
     def break_log(self) -> None:
-        """One log of one node fails until the node starts again."""
+        """One log of one node fails for a while; it works again by itself, or the node has to start again."""
         node = self.any_node()
         if node is None or not node.disk.models or self.new_disks or any(each.disk.failing for each in self.nodes):
             return
@@ -224,7 +224,7 @@ class Run:
 
     def _mend_log(self, node: SimNode, place: TopicPartition) -> None:
         node.disk.failing.discard(place)
-        if node.alive:
+        if node.alive and self.world.chance(0.5):
             self.down(node, back_ms=100)
 
     def delete_topic(self) -> None:
@@ -281,9 +281,7 @@ class Run:
             self.ensemble.come_back()
         for node in self.nodes:
             self._undrain(node)
-            broken, node.disk.failing = node.disk.failing, set()
-            if node.alive and broken:
-                node.kill()
+            node.disk.failing = set()
             if not node.alive:
                 node.start()
 

@@ -458,3 +458,73 @@ def test_tools_look_at_what_is_held_and_take_holes_of_a_compacting_leader_for_no
     broker.close()
     report = verify_dir("/data", files=disk)
     assert (report.findings, report.batches) == ([], 3)
+
+
+# -- a log that failed --------------------------------------------------------------------------------------
+
+
+def broken_flush(operation: str, path: str) -> None:
+    if operation == "sync" and path.endswith(".log"):
+        raise OSError(errno.EIO, "Input/output error", path)
+
+
+def test_a_log_whose_flush_failed_is_opened_anew_with_what_was_flushed() -> None:
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0)])
+    put(broker, 0, b"kept")
+    log = broker.log("t", 0)
+    replica.append_as_follower(log, batch(b"lost", base_offset=1, leader_epoch=2), T0)
+    disk.fault = broken_flush
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.failure is not None
+    assert [trouble.name for trouble in broker.troubles.current()] == ["log-fenced:t-0"]
+    disk.fault = None
+    broker.reopen("t", 0)
+    again = broker.log("t", 0)
+    assert again is not log
+    assert (again.failure, again.end_offset, again.high_watermark, again.following) == (None, 1, 1, True)
+    assert broker.troubles.current() == ()
+    put(broker, 0, b"more")
+    assert values(read_all(again)) == [b"kept", b"more"]
+    broker.close()
+    disk.crash()
+    assert values(read_all(open_broker(disk).log("t", 0))) == [b"kept", b"more"]
+
+
+def test_one_that_cannot_be_opened_stays_as_it_was() -> None:
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0)])
+    put(broker, 0, b"kept")
+    log = broker.log("t", 0)
+    log.fence("the disk went away")
+    disk.rename("/data/t-0", "/data/elsewhere")
+    with pytest.raises(StorageError, match="Could not open /data/t-0: No such file"):
+        broker.reopen("t", 0)
+    assert broker.log("t", 0) is log
+    disk.rename("/data/elsewhere", "/data/t-0")
+    broker.reopen("t", 0)
+    assert broker.log("t", 0).end_offset == 1
+    sound = broker.log("t", 0)
+    broker.reopen("t", 0)
+    assert broker.log("t", 0) is sound
+
+
+def test_a_directory_that_was_gone_at_the_start_and_is_back() -> None:
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0)])
+    put(broker, 0, b"kept")
+    broker.checkpoint_high_watermarks()
+    broker.close()
+    disk.rename("/data/t-0", "/data/elsewhere")
+    broker = open_broker(disk)
+    with pytest.raises(StorageError, match="is gone"):
+        broker.log("t", 0)
+    disk.rename("/data/elsewhere", "/data/t-0")
+    broker.reopen("t", 0)
+    log = broker.log("t", 0)
+    assert (log.end_offset, log.high_watermark) == (1, 1)
+    assert broker.troubles.current() == ()

@@ -1,0 +1,240 @@
+"""What one node leads and copies, and how it takes a role up and lays it down: the ground of `Replicas`."""
+
+from dataclasses import dataclass
+
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, State, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.follower import Follower
+from muster.coordinator.cluster.image import Image, PartitionView
+from muster.coordinator.cluster.leader import Leader, peers_of
+from muster.coordinator.cluster.lease import Peer, Promise, Source
+from muster.coordinator.cluster.progress import Half
+from muster.coordinator.cluster.replicas.copying import Copy, Fetcher, Undone
+from muster.coordinator.cluster.replicas.hosting import Hosting
+from muster.coordinator.cluster.replicas.messages import ANSWER_BYTES, PART_BYTES
+from muster.coordinator.cluster.replicas.outages import Outage, Outages
+from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLog
+from muster.coordinator.cluster.replicas.serving import Led, Serving
+from muster.coordinator.cluster.replicas.shelf import Shelf
+
+MIN_ISR = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """What the node sets: `replica.lag.time.max.ms`, `replica.fetch.backoff.ms`, `min.insync.replicas` of topics that
+    say nothing, `replica.fetch.max.bytes` and `replica.fetch.response.max.bytes`."""
+
+    lag_time_ms: int = 10_000
+    backoff_ms: int = 200
+    min_isr: int = 2
+    part_bytes: int = PART_BYTES
+    answer_bytes: int = ANSWER_BYTES
+
+
+class Roles:
+    """See `Replicas`, which says when a role is taken up or laid down."""
+
+    def __init__(self, me: int, logs: Logs, settings: ReplicaSettings, now_ms: int) -> None:
+        self.me = me
+        self._logs = logs
+        self._settings = settings
+        self._started_ms = now_ms
+        self._hosting = Hosting(me)
+        self._peers: dict[int, Peer] = {}
+        self._image = Image()
+        self._stirring: dict[TopicPartition, None] = {}
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self.led: dict[TopicPartition, Led] = {}
+        self.copies: dict[TopicPartition, Copy] = {}
+        self.fetchers: dict[int, Fetcher] = {}
+        self.promises: dict[TopicPartition, Promise] = {}
+        """Of shards: what this node lets their leaders believe (G5)."""
+        self.moved: dict[TopicPartition, None] = {}
+        self.gained: dict[TopicPartition, int] = {}
+        self.lost: dict[TopicPartition, None] = {}
+        self.undone: list[Undone] = []
+        self._outages = Outages()
+        self.offline = self._outages.reasons
+        self._shelf = Shelf(logs, self._leave_topic)
+        self.strays = self._shelf.strays
+        self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke)
+
+    @property
+    def node_epoch(self) -> int:
+        return self._peer(self.me).epoch
+
+    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+        """(leader, leader epoch) as the image has it; (NOBODY, NO_EPOCH) for what it does not know."""
+        view = self._image.partition(place)
+        return (NOBODY, NO_EPOCH) if view is None else (view.leader, view.leader_epoch)
+
+    def _lead(self, unit: TopicPartition, state: State, replicas: tuple[int, ...], now_ms: int) -> None:
+        self._stop_leading(unit)
+        self._stop_copying(unit)
+        try:
+            logs = [self._open(half) for half in halves(unit)]
+            for _, log in logs:
+                log.lead(state.leader_epoch)
+        except LogBroken as error:
+            self._broke(unit, str(error))
+            return
+        self._outages.is_over(unit)
+        leader = Leader(
+            self._peer(self.me),
+            unit,
+            state,
+            peers_of(replicas, self._peers),
+            [Half(start=log.start, end=log.end, kept=log.kept, high_watermark=log.high_watermark) for _, log in logs],
+            min_isr=self._min_isr(unit),
+            lag_time_ms=self._settings.lag_time_ms,
+            now_ms=now_ms,
+        )
+        self.leaders[unit] = leader
+        for number, (half, (topic_id, log)) in enumerate(zip(halves(unit), logs, strict=True)):
+            self.led[half] = Led(leader, number, log, topic_id)
+            self.serving.happened(half)
+        self.lost.pop(unit, None)
+        self.gained[unit] = state.leader_epoch
+        self._stirred(leader)
+
+    def _follow(self, unit: TopicPartition, state: State) -> None:
+        self._stop_leading(unit)
+        fetcher = self._fetcher(state.leader)
+        for half in halves(unit):
+            copy = self.copies.get(half)
+            try:
+                if copy is None or copy.follower.stopped:
+                    self.copies[half] = self._copy(half, state)
+                else:
+                    self.fetchers[copy.follower.leader].drop(half)
+                    copy.follower.learn(state.leader_epoch, state.leader, state.unclean_epoch)
+            except LogBroken as error:
+                self._broke(unit, str(error))
+                return
+            fetcher.add(half)
+        self._outages.is_over(unit)
+        if unit.topic == OFFSETS:
+            self._promise(unit).follow(fetcher.source)
+
+    def _copy(self, half: TopicPartition, state: State) -> Copy:
+        topic_id, log = self._open(half)
+        follower = Follower(
+            half,
+            state.leader_epoch,
+            state.leader,
+            start=log.start,
+            end=log.end,
+            kept=log.kept,
+            last_epoch=log.last_epoch,
+            high_watermark=log.high_watermark,
+            unclean_epoch=state.unclean_epoch,
+        )
+        return Copy(follower, log, topic_id)
+
+    def _stop_leading(self, unit: TopicPartition) -> None:
+        leader = self.leaders.pop(unit, None)
+        if leader is None:
+            return
+        leader.over = True
+        for half in halves(unit):
+            self.led.pop(half, None)
+            self.moved[half] = None  # who is parked hears that it leads no more
+            self.serving.happened(half)
+        self.gained.pop(unit, None)
+        self.lost[unit] = None
+
+    def _stop_copying(self, unit: TopicPartition) -> None:
+        for half in halves(unit):
+            copy = self.copies.pop(half, None)
+            if copy is not None:
+                self.fetchers[copy.follower.leader].drop(half)
+        if unit in self.promises:
+            self.promises[unit].follow(None)
+
+    def _leave(self, unit: TopicPartition) -> None:
+        """Have no part in it any more; what is on the disk stays."""
+        self._stop_leading(unit)
+        self._stop_copying(unit)
+        self._hosting.forget(unit)
+        self._outages.is_over(unit)
+
+    def _leave_topic(self, place: TopicPartition, topic_id: bytes) -> None:
+        """As `_leave`, where what is done with it is about this topic, and not about a later one of the name."""
+        used, offline = self.led.get(place) or self.copies.get(place), self.offline.get(place)
+        if (used is not None and used.topic_id == topic_id) or (offline is not None and offline[0] == topic_id):
+            self._leave(unit_of(place))
+
+    def broke(self, place: TopicPartition, why: str) -> None:
+        """A log could not be read or written."""
+        self._broke(unit_of(place), why)
+
+    def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False) -> None:
+        """A log failed (F9): its unit goes offline here, and the controller is told with the next poll."""
+        ids = {half: topic.topic_id for half in halves(unit) if (topic := self._image.topics.get(half.topic))}
+        view = self._image.partition(unit)
+        kept = {half: used.log.kept for half in halves(unit) if (used := self.led.get(half) or self.copies.get(half))}
+        self._stop_leading(unit)
+        self._stop_copying(unit)
+        if view is not None and not (unit in self._outages and not kept):
+            self._outages.begins(unit, ids, why, Outage(kept, view.unclean_epoch if stays else None))
+
+    def _stirred(self, leader: Leader) -> None:
+        if leader.over:
+            if self.leaders.get(leader.unit) is leader:
+                self._hosting.shown(leader.unit, leader.seen_epoch)
+                self._stop_leading(leader.unit)
+            return
+        if leader.moved:
+            leader.moved = False
+            for half, place in zip(leader.halves, halves(leader.unit), strict=True):
+                log = self.led[place].log
+                if half.high_watermark != log.high_watermark:
+                    log.tell_high_watermark(half.high_watermark)
+                    self.moved[place] = None
+                    self.serving.happened(place)
+        if leader.wishes:
+            self._stirring[leader.unit] = None
+
+    def _peer(self, node: int) -> Peer:
+        return self._peers.setdefault(node, Peer(node))
+
+    def _fetcher(self, node: int) -> Fetcher:
+        if node not in self.fetchers:
+            settings = self._settings
+            self.fetchers[node] = Fetcher(
+                self.me,
+                Source(node),
+                self.copies,
+                settings.backoff_ms,
+                part_bytes=settings.part_bytes,
+                answer_bytes=settings.answer_bytes,
+            )
+        return self.fetchers[node]
+
+    def _promise(self, unit: TopicPartition) -> Promise:
+        return self.promises.setdefault(unit, Promise(self._started_ms))
+
+    def _open(self, half: TopicPartition) -> tuple[bytes, ReplicaLog]:
+        topic_id, unit = self._image.topics[half.topic].topic_id, unit_of(half)
+        if unit not in self._outages:
+            return topic_id, self._logs.open(half, topic_id)
+        view = self._image.partition(unit)
+        self._outages.may_open(unit, NO_EPOCH if view is None else view.unclean_epoch)
+        log = self._logs.reopen(half, topic_id)
+        self._outages.must_be_whole(unit, half, log)
+        return topic_id, log
+
+    def _min_isr(self, unit: TopicPartition) -> int:
+        text = self._image.topics[unit.topic].configs.get(MIN_ISR, "")
+        return int(text) if text.isdecimal() else self._settings.min_isr
+
+
+def state_of(view: PartitionView) -> State:
+    return State(
+        leader=view.leader,
+        leader_epoch=view.leader_epoch,
+        isr=view.isr,
+        elr=view.elr,
+        partition_epoch=view.partition_epoch,
+        unclean_epoch=view.unclean_epoch,
+    )

@@ -104,6 +104,13 @@ def test_with_tls_nodes_show_each_other_certificates() -> None:
     assert settings.certificates_of("kafka").ssl_client_auth == "none", "other doors stay as they are"
 
 
+@pytest.mark.parametrize("more", [{}, {"kafka.listeners": "SASL_PLAINTEXT://127.0.0.1:0"}])
+def test_nodes_that_ask_who_may_do_what_are_not_many_yet(more: dict[str, str]) -> None:
+    given = {"authorizer": "acl", "sasl.enabled.mechanisms": "SCRAM-SHA-256"} | more
+    load_settings(None, given)
+    assert "authorizer is acl, but inter.broker.listeners is 127.0.0.1:0" in complaint(MANY | given)
+
+
 def test_a_node_does_not_pretend_to_keep_copies(capsys: pytest.CaptureFixture[str]) -> None:
     assert asyncio.run(serve(load_settings(None, MANY), None)) == 1
     assert capsys.readouterr().err == (

@@ -17,6 +17,7 @@ ACTIONS: Final = frozenset(
         "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "HoldGroup", "ResumeGroup", "StartCanary", "EndCanary",
         "OffsetDelete", "OffsetCommit", "CreateAcls", "DeleteAcls",
         "AlterClientQuotas", "AlterQuotas",
+        "ElectLeaders", "AlterPartitionReassignments", "DrainNode",
     }
 )  # fmt: skip
 """Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send
@@ -90,10 +91,12 @@ def named(request: Any) -> str:
 def all_named(request: Any) -> Iterable[str]:
     if getattr(request, "group_id", ""):
         return [str(request.group_id)]
+    if hasattr(request, "node_id"):
+        return [f"node {request.node_id}"]
     for field in ("topic_names", "groups_names"):
         if getattr(request, field, None):
             return map(str, getattr(request, field))
-    fields = ("topics", "resources", "creations", "filters", "entries")
+    fields = ("topics", "resources", "creations", "filters", "entries", "partitions")
     rows = next((rows for rows in (getattr(request, field, None) for field in fields) if rows), ())
     return (str(name_of(row)) for row in rows)
 

@@ -31,7 +31,7 @@ MANY: Final = frozenset(
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
         *("attempts", "logs", "principals", "token_ids", "entity", "ops"),
-        *("offline", "new_isr_with_epochs"),
+        *("offline", "new_isr_with_epochs", "replicas"),
     }
 )
 """Lists of up to MAX_ENTRIES."""

@@ -60,7 +60,7 @@ class ClusterEndpoint(_message.Message):
     def __init__(self, listener: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "host", "port", "rack", "state", "node_epoch", "endpoints", "leads", "holds", "behind")
+    __slots__ = ("node_id", "host", "port", "rack", "state", "node_epoch", "endpoints", "leads", "holds", "behind", "known_sequence")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class ClusterNode(_message.Message):
     LEADS_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     BEHIND_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     host: str
     port: int
@@ -81,7 +82,8 @@ class ClusterNode(_message.Message):
     leads: int
     holds: int
     behind: int
-    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., node_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[ClusterEndpoint, _Mapping]]] = ..., leads: _Optional[int] = ..., holds: _Optional[int] = ..., behind: _Optional[int] = ...) -> None: ...
+    known_sequence: int
+    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., node_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[ClusterEndpoint, _Mapping]]] = ..., leads: _Optional[int] = ..., holds: _Optional[int] = ..., behind: _Optional[int] = ..., known_sequence: _Optional[int] = ...) -> None: ...
 
 class ClusterPartitionState(_message.Message):
     __slots__ = ("topic", "partition", "leader_id", "leader_epoch", "replicas", "isr", "elr", "adding", "removing", "offline", "min_isr")

@@ -152,6 +152,7 @@ FENCING: Final = "/coordinator.rpc.v1.Fencing/"
 ACLS: Final = "/coordinator.rpc.v1.Acls/"
 SECURITY: Final = "/coordinator.rpc.v1.Security/"
 QUOTAS: Final = "/coordinator.rpc.v1.Quotas/"
+NODES: Final = "/coordinator.rpc.v1.Cluster/"
 BROKER: Final = "/storage.rpc.v1.Broker/"
 STAGING: Final = "/storage.rpc.v1.Staging/"
 SCALER: Final = "/externalscaler.ExternalScaler/"
@@ -224,6 +225,12 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     ACLS + "CheckAcl": (on_cluster(DESCRIBE),),
     QUOTAS + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
     QUOTAS + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
+    NODES + "DescribeCluster": (on_cluster(DESCRIBE),),
+    NODES + "ElectLeaders": (on_cluster(ALTER),),
+    NODES + "AlterPartitionReassignments": (on_cluster(ALTER),),
+    NODES + "ListPartitionReassignments": (on_cluster(DESCRIBE),),
+    NODES + "DrainNode": (on_cluster(ALTER),),
+    NODES + "ExplainElections": (on_cluster(DESCRIBE),),
     BROKER + "Metadata": (Right(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
     BROKER + "CreateTopics": (Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
     BROKER + "DeleteTopics": (Right(DELETE, TOPIC, "topic_names"),),

@@ -12,6 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from muster.coordinator.errors import Denied
 from muster.coordinator.rpc.v1 import (
     acl_service_pb2,
+    cluster_service_pb2,
     externalscaler_service_pb2,
     quota_service_pb2,
     security_service_pb2,
@@ -39,7 +40,13 @@ ALL_SERVICES: Final[tuple[ServiceDescriptor, ...]] = (
     *SERVICES,
     *(
         service
-        for file in (externalscaler_service_pb2, acl_service_pb2, security_service_pb2, quota_service_pb2)
+        for file in (
+            externalscaler_service_pb2,
+            acl_service_pb2,
+            security_service_pb2,
+            quota_service_pb2,
+            cluster_service_pb2,
+        )
         for service in file.DESCRIPTOR.services_by_name.values()
     ),
 )

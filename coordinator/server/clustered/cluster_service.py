@@ -1,0 +1,200 @@
+"""The Cluster service: who leads and who has copies, and what operators do about it. No transport here."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Image
+from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.elections.records import Told
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.server.clustered import described
+from muster.coordinator.server.clustered.described import Standing
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.messages.answers import error_code
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+
+CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
+
+PATIENCE_MS: Final = 60_000
+MOST_PATIENCE_MS: Final = 600_000
+ELECTIONS_TOLD: Final = 50
+MOST_ELECTIONS: Final = 10_000
+ROW: Final = 5
+"""A partition takes so many times as long as a position does."""
+
+Places = Iterable[TopicPartition]
+
+
+class Administers(Protocol):
+    """What `ClusterAdmin` does."""
+
+    async def elect(
+        self, places: Places | None, unclean: bool = ..., timeout_ms: int = ...
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int = ...
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    def reassignments(self, places: Places | None = ...) -> Mapping[TopicPartition, object]: ...
+
+    async def drain(self, node: int, on: bool = ...) -> ErrorCode: ...
+
+    async def drained(self) -> frozenset[int]: ...
+
+
+class Elections(Protocol):
+    """What the ledger of elections answers."""
+
+    @property
+    def here(self) -> bool: ...
+
+    async def explain(self, limit: int, topic: str = ...) -> list[Told]: ...
+
+
+class Shows(Protocol):
+    """Waits until the image shows something."""
+
+    async def until(self, shown: Callable[[], bool], deadline_s: float) -> bool: ...
+
+
+class ClusterService:
+    """Answered by any node of a cluster; a single node has no such service, and gRPC says UNIMPLEMENTED.
+
+    min_isr: min.insync.replicas of topics that say nothing. applied: how far each node is, where this one is the
+    controller; nothing elsewhere.
+    """
+
+    def __init__(
+        self,
+        cluster_id: str,
+        image: Image,
+        admin: Administers,
+        elections: Elections,
+        shows: Shows,
+        *,
+        min_isr: int,
+        applied: Callable[[], Mapping[int, int]] = dict,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._image = image
+        self._admin = admin
+        self._elections = elections
+        self._shows = shows
+        self._min_isr = min_isr
+        self._applied = applied
+
+    async def describe_cluster(self, request: pb.DescribeClusterRequest, call: Call) -> pb.DescribeClusterResponse:
+        standing = Standing.of(self._image, self._min_isr, await self._drained(), self._applied())
+        answer = pb.DescribeClusterResponse(cluster_id=self._cluster_id)
+        return await here_or_off_the_loop(
+            lambda: described.cluster(answer, standing, request.partitions, frozenset(request.topics)),
+            ROW * len(standing.partitions),
+        )
+
+    async def elect_leaders(self, request: pb.ElectLeadersRequest, call: Call) -> pb.ElectLeadersResponse:
+        unclean = request.election_type == pb.ELECTION_TYPE_UNCLEAN
+        answer = pb.ElectLeadersResponse()
+        if unclean and not request.partitions:
+            answer.error_code = error_code(ErrorCode.INVALID_REQUEST)
+            answer.error_message = (
+                "an unclean election may lose records: expected one partition that is named, got none; name one"
+            )
+            return answer
+        places = [place_of(each) for each in request.partitions] or None
+        found = await self._admin.elect(places, unclean, patience_ms(request.timeout_ms))
+        for place, code in found.items():
+            view = self._image.partition(place)
+            row = answer.results.add(
+                topic=place.topic, partition=place.partition, error_code=error_code(code), leader_id=-1
+            )
+            if code is not ErrorCode.NONE:
+                row.error_message = f"{place}: {code.meaning}"
+            if view is not None:
+                row.leader_id, row.leader_epoch = view.leader, view.leader_epoch
+        return answer
+
+    async def alter_partition_reassignments(
+        self, request: pb.AlterPartitionReassignmentsRequest, call: Call
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        wanted = {
+            TopicPartition(each.topic, each.partition): None if each.cancel else tuple(each.replicas)
+            for each in request.partitions
+        }
+        answer = pb.AlterPartitionReassignmentsResponse()
+        found = await self._admin.reassign(wanted, patience_ms(request.timeout_ms))
+        for each in request.partitions:
+            place = TopicPartition(each.topic, each.partition)
+            code = found[place]
+            row = answer.results.add(topic=place.topic, partition=place.partition, error_code=error_code(code))
+            if code is not ErrorCode.NONE:
+                row.error_message = f"{place} to {list(each.replicas)}: {code.meaning}"
+        return answer
+
+    async def list_partition_reassignments(
+        self, request: pb.ListPartitionReassignmentsRequest, call: Call
+    ) -> pb.ListPartitionReassignmentsResponse:
+        places = [place_of(each) for each in request.partitions] or None
+        under_way = sorted(self._admin.reassignments(places))
+        standing = Standing.of(self._image, self._min_isr)
+        answer = pb.ListPartitionReassignmentsResponse()
+        answer.partitions.extend(standing.row(place, view) for place in under_way if (view := standing.of_place(place)))
+        return answer
+
+    async def drain_node(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:
+        """Answered once the node leads nothing that another could lead."""
+        node, deadline_s = request.node_id, later(request.timeout_ms)
+        code = await self._admin.drain(node, not request.undrain)
+        answer = pb.DrainNodeResponse(error_code=error_code(code))
+        if code is not ErrorCode.NONE:
+            answer.error_message = (
+                f"node {node} is not known; expected one of {sorted(self._image.nodes)}"
+                if code is ErrorCode.RESOURCE_NOT_FOUND
+                else f"node {node}: {code.meaning}; it may be done yet"
+            )
+        elif not request.undrain:
+            image = self._image
+            await self._shows.until(lambda: not any(described.may_move(image, node)), deadline_s)
+            for place in sorted(described.led_by(image, node)):
+                answer.still_leads.add(topic=place.topic, partition=place.partition)
+        return answer
+
+    async def explain_elections(self, request: pb.ExplainElectionsRequest, call: Call) -> pb.ExplainElectionsResponse:
+        answer = pb.ExplainElectionsResponse()
+        if not self._elections.here:
+            copies = self._image.partition(described.ELECTIONS_PLACE)
+            answer.error_code = error_code(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            answer.error_message = (
+                f"this node has no copy of the ledger of elections; ask one of the nodes {list(copies.replicas)}"
+                if copies is not None
+                else "there is no ledger of elections yet: it is made with the first "
+                "offsets.topic.replication.factor nodes"
+            )
+            return answer
+        limit = min(request.limit if request.limit > 0 else ELECTIONS_TOLD, MOST_ELECTIONS)
+        for told in await self._elections.explain(limit, request.topic):
+            described.election(answer.elections.add(), told)
+        return answer
+
+    async def _drained(self) -> frozenset[int]:
+        """None, where ZooKeeper cannot be asked."""
+        try:
+            return await self._admin.drained()
+        except ZooKeeperError:
+            return frozenset()
+
+
+def place_of(row: pb.ClusterPartition) -> TopicPartition:
+    return TopicPartition(row.topic, row.partition)
+
+
+def patience_ms(asked_ms: int) -> int:
+    return min(asked_ms if asked_ms > 0 else PATIENCE_MS, MOST_PATIENCE_MS)
+
+
+def later(timeout_ms: int) -> float:
+    """By the loop's clock, in seconds."""
+    return asyncio.get_running_loop().time() + patience_ms(timeout_ms) / 1000

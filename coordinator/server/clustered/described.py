@@ -1,0 +1,182 @@
+"""The image of a cluster as messages of the Cluster service. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition
+from muster.coordinator.cluster.image import Image, Known, NodeStatus, NodeView, PartitionView
+from muster.coordinator.replication.elections.records import Told
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.zookeeper.paths import GRPC
+
+ELECTIONS_PLACE: Final = TopicPartition(ELECTIONS, 0)
+MIN_ISR: Final = "min.insync.replicas"
+
+STATES: Final = {
+    NodeStatus.LIVE: pb.NODE_STATE_LIVE,
+    NodeStatus.SHUTTING_DOWN: pb.NODE_STATE_SHUTTING_DOWN,
+    NodeStatus.GONE: pb.NODE_STATE_GONE,
+}
+
+
+class Partition(NamedTuple):
+    """A partition of the image, and how many of it have to be in sync for acks=all."""
+
+    place: TopicPartition
+    view: PartitionView
+    min_isr: int
+
+    @property
+    def offline(self) -> bool:
+        return self.view.leader == NOBODY
+
+    @property
+    def under_min_isr(self) -> bool:
+        return len(self.view.isr) < self.min_isr
+
+    @property
+    def under_replicated(self) -> bool:
+        """As Kafka counts: those that are being added are no copies yet."""
+        wanted = [each for each in self.view.replicas if each not in self.view.adding]
+        return len(set(self.view.isr) & set(wanted)) < len(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the cluster stands at one moment: the image changes, this does not."""
+
+    controller: int
+    known: Known
+    nodes: Mapping[int, NodeView]
+    partitions: tuple[Partition, ...]
+    drained: frozenset[int]
+    applied: Mapping[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        image: Image,
+        min_isr: int,
+        drained: frozenset[int] = frozenset(),
+        applied: Mapping[int, int] | None = None,
+    ) -> "Standing":
+        """min_isr: of topics that say nothing themselves."""
+        partitions = tuple(
+            Partition(
+                TopicPartition(topic.name, number),
+                view,
+                min(min_isr_of(topic.configs, min_isr), len(view.replicas) - len(view.adding) or 1),
+            )
+            for topic in image.topics.values()
+            for number, view in topic.partitions.items()
+        )
+        return cls(image.controller, image.known, dict(image.nodes), partitions, drained, dict(applied or {}))
+
+    def of_place(self, place: TopicPartition) -> Partition | None:
+        return next((each for each in self.partitions if each.place == place), None)
+
+    def lives(self, node_id: int) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.status is not NodeStatus.GONE
+
+    def row(self, place: TopicPartition, each: Partition) -> pb.ClusterPartitionState:
+        view = each.view
+        return pb.ClusterPartitionState(
+            topic=place.topic,
+            partition=place.partition,
+            leader_id=view.leader,
+            leader_epoch=view.leader_epoch,
+            replicas=view.replicas,
+            isr=view.isr,
+            elr=view.elr,
+            adding=view.adding,
+            removing=view.removing,
+            offline=[node for node in view.replicas if not self.lives(node)],
+            min_isr=each.min_isr,
+        )
+
+
+def min_isr_of(configs: Mapping[str, str], default: int) -> int:
+    text = configs.get(MIN_ISR, "")
+    return int(text) if text.isdecimal() else default
+
+
+def cluster(
+    answer: pb.DescribeClusterResponse, standing: Standing, wanted: "pb.PartitionFilter", topics: frozenset[str]
+) -> pb.DescribeClusterResponse:
+    """topics: whose partitions are told; none: those of all."""
+    answer.controller_id = standing.controller if standing.lives(standing.controller) else NOBODY
+    answer.controller_epoch, answer.sequence = standing.known
+    answer.nodes.extend(nodes(standing))
+    answer.partition_count = len(standing.partitions)
+    answer.offline_count = sum(each.offline for each in standing.partitions)
+    answer.under_min_isr_count = sum(each.under_min_isr for each in standing.partitions)
+    answer.under_replicated_count = sum(each.under_replicated for each in standing.partitions)
+    told = (
+        each for each in standing.partitions if is_wanted(each, wanted) and (not topics or each.place.topic in topics)
+    )
+    answer.partitions.extend(standing.row(each.place, each) for each in sorted(told, key=lambda each: each.place))
+    return answer
+
+
+def is_wanted(each: Partition, wanted: "pb.PartitionFilter") -> bool:
+    if wanted == pb.PARTITION_FILTER_UNDER_REPLICATED:
+        return each.under_replicated
+    if wanted == pb.PARTITION_FILTER_UNDER_MIN_ISR:
+        return each.under_min_isr
+    if wanted == pb.PARTITION_FILTER_OFFLINE:
+        return each.offline
+    return wanted == pb.PARTITION_FILTER_ALL
+
+
+def nodes(standing: Standing) -> Iterator[pb.ClusterNode]:
+    """By id; those that have copies and are not known, too."""
+    assigned = {node for each in standing.partitions for node in each.view.replicas}
+    found = {node_id: node_row(standing, node_id) for node_id in sorted(assigned | standing.nodes.keys())}
+    for each in standing.partitions:
+        if each.view.leader in found:
+            found[each.view.leader].leads += 1
+        for node in each.view.replicas:
+            found[node].holds += 1
+            found[node].behind += node not in each.view.isr
+    yield from found.values()
+
+
+def node_row(standing: Standing, node_id: int) -> pb.ClusterNode:
+    view = standing.nodes.get(node_id)
+    row = pb.ClusterNode(node_id=node_id, state=pb.NODE_STATE_GONE, known_sequence=standing.applied.get(node_id, -1))
+    if view is None:
+        return row
+    row.state, row.node_epoch, row.rack = STATES[view.status], view.epoch, view.rack or ""
+    if node_id in standing.drained and view.status is NodeStatus.LIVE:
+        row.state = pb.NODE_STATE_DRAINED
+    for each in view.endpoints:
+        row.endpoints.add(listener=each.listener, host=each.host, port=each.port)
+        if each.listener == GRPC:
+            row.host, row.port = each.host, each.port
+    return row
+
+
+def led_by(image: Image, node: int) -> Iterator[TopicPartition]:
+    return (place for place, view in image.partitions() if view.leader == node)
+
+
+def may_move(image: Image, node: int) -> Iterator[TopicPartition]:
+    """What a node leads, and another that lives and is in sync could."""
+    live = {each.id for each in image.live() if each.status is NodeStatus.LIVE} - {node}
+    return (place for place, view in image.partitions() if view.leader == node and live & set(view.isr))
+
+
+def election(row: pb.Election, told: Told) -> None:
+    one = told.election
+    row.topic, _, number = one.unit.rpartition("-")
+    row.partition = int(number) if number.isdecimal() else -1
+    row.leader_epoch, row.from_node_id, row.to_node_id = one.epoch, one.before, one.after
+    row.clean, row.cause, row.decided_ms, row.took_ms = one.clean, one.cause, one.decided_ms, one.took_ms
+    row.isr.extend(one.isr)
+    row.elr.extend(one.elr)
+    for each in told.lost:
+        row.lost.add(
+            node_id=each.node, from_offset=each.start, to_offset=each.end, records=each.records, epochs=each.epochs
+        )

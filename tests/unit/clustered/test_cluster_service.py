@@ -1,0 +1,228 @@
+"""The Cluster service over an image that a test holds in its hands."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
+
+from muster.coordinator.cluster.facts import Endpoint, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.elections.records import Election, Lost, Told
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.server.clustered.cluster_service import ClusterService
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+
+ORDERS = TopicPartition("orders", 0)
+CALL = cast(Call, None)
+
+
+def view(leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), **more: Any) -> PartitionView:
+    return PartitionView(leader, 7, 12, isr, more.pop("elr", ()), replicas, **more)
+
+
+class Given:
+    """A cluster of three nodes, the third of which is gone; `service` is asked."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.asked: list[Any] = []
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+        self.code = ErrorCode.NONE
+        self.drains: frozenset[int] | None = frozenset()
+        self.here = True
+        self.told: list[Told] = []
+        self.sequence = 0
+        orders = {
+            0: view(1, (1, 2)),
+            1: view(2, (2,), elr=(1,)),
+            2: view(-1, (3,)),
+            3: view(1, (1, 2), (1, 2, 4), adding=(4,)),
+        }
+        nodes = (
+            NodeView(1, 50, rack="a", endpoints=(Endpoint("GRPC", "one", 9090), Endpoint("REPLICATION", "one", 9190))),
+            NodeView(2, 51, endpoints=(Endpoint("GRPC", "two", 9090),)),
+            NodeView(3, 40, NodeStatus.GONE),
+        )
+        self.hears({"orders": orders}, nodes)
+        self.service = ClusterService("c1", self.image, self, self, self, min_isr=2, applied=lambda: {1: 17, 2: 16})
+
+    def hears(self, topics: Mapping[str, Mapping[int, PartitionView]], nodes: Iterable[NodeView] = ()) -> None:
+        self.sequence += 1
+        views = tuple(TopicView(name.encode().ljust(16), name, {}, parts) for name, parts in topics.items())
+        told = ClusterState(ErrorCode.NONE, 1, 4, self.sequence, self.sequence == 1, tuple(nodes), views)
+        assert self.image.apply(told) is not None
+
+    async def elect(self, places: Any, unclean: bool = False, timeout_ms: int = 0) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append(("elect", places, unclean, timeout_ms))
+        return self.codes
+
+    async def reassign(self, wanted: Any, timeout_ms: int = 0) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append(("reassign", wanted, timeout_ms))
+        return self.codes
+
+    def reassignments(self, places: Any = None) -> dict[TopicPartition, object]:
+        self.asked.append(("reassignments", places))
+        return {TopicPartition("orders", 3): None}
+
+    async def drain(self, node: int, on: bool = True) -> ErrorCode:
+        self.asked.append(("drain", node, on))
+        return self.code
+
+    async def drained(self) -> frozenset[int]:
+        if self.drains is None:
+            raise ZooKeeperError("away")
+        return self.drains
+
+    async def explain(self, limit: int, topic: str = "") -> list[Told]:
+        self.asked.append(("explain", limit, topic))
+        return self.told
+
+    async def until(self, shown: Callable[[], bool], deadline_s: float) -> bool:
+        if not shown():
+            self.hears({"orders": {0: view(2, (1, 2)), 3: view(2, (1, 2))}})
+        return shown()
+
+
+def ask(answer: Awaitable[Any]) -> Any:
+    async def run() -> Any:
+        return await answer
+
+    return asyncio.run(run())
+
+
+def test_how_the_cluster_stands() -> None:
+    given = Given()
+    given.drains = frozenset({2})
+    told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
+    assert (told.cluster_id, told.controller_id, told.controller_epoch, told.sequence) == ("c1", 1, 4, 1)
+    assert (told.partition_count, told.offline_count, told.under_min_isr_count, told.under_replicated_count) == (
+        4,
+        1,
+        2,
+        3,
+    )
+    one, *_ = told.nodes
+    assert (one.node_id, one.host, one.port, one.rack, one.node_epoch) == (1, "one", 9090, "a", 50)
+    assert [(each.listener, each.port) for each in one.endpoints] == [("GRPC", 9090), ("REPLICATION", 9190)]
+    assert [each.known_sequence for each in told.nodes] == [17, 16, -1, -1]
+    assert [(each.leads, each.holds, each.behind) for each in told.nodes] == [
+        (2, 4, 2),
+        (1, 4, 1),
+        (0, 3, 2),
+        (0, 1, 1),
+    ]
+    assert [each.state for each in told.nodes] == [
+        pb.NODE_STATE_LIVE,
+        pb.NODE_STATE_DRAINED,
+        pb.NODE_STATE_GONE,
+        pb.NODE_STATE_GONE,
+    ], "the fourth has a copy to come, and was never heard of"
+    assert not told.partitions
+
+
+def test_who_is_drained_is_not_known_without_zookeeper_and_the_rest_is_told() -> None:
+    given = Given()
+    given.drains = None
+    told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
+    assert [each.state for each in told.nodes][:2] == [pb.NODE_STATE_LIVE] * 2
+
+
+def test_partitions_by_what_is_wrong_with_them() -> None:
+    given = Given()
+    found = {
+        wanted: [each.partition for each in ask(given.service.describe_cluster(request, CALL)).partitions]
+        for wanted in pb.PartitionFilter.values()
+        if (request := pb.DescribeClusterRequest(partitions=wanted)) is not None
+    }
+    assert found == {
+        pb.PARTITION_FILTER_UNSPECIFIED: [],
+        pb.PARTITION_FILTER_ALL: [0, 1, 2, 3],
+        pb.PARTITION_FILTER_UNDER_REPLICATED: [0, 1, 2],
+        pb.PARTITION_FILTER_UNDER_MIN_ISR: [1, 2],
+        pb.PARTITION_FILTER_OFFLINE: [2],
+    }, "a copy that is on its way is missed by nobody"
+    request = pb.DescribeClusterRequest(partitions=pb.PARTITION_FILTER_ALL, topics=["others"])
+    assert not ask(given.service.describe_cluster(request, CALL)).partitions
+    request = pb.DescribeClusterRequest(partitions=pb.PARTITION_FILTER_UNDER_MIN_ISR)
+    row = ask(given.service.describe_cluster(request, CALL)).partitions[0]
+    assert (row.leader_id, row.leader_epoch, row.min_isr) == (2, 7, 2)
+    assert (list(row.replicas), list(row.isr), list(row.elr), list(row.offline)) == ([1, 2, 3], [2], [1], [3])
+
+
+def test_elections_are_asked_for_and_each_refusal_names_its_partition() -> None:
+    given = Given()
+    given.codes = {ORDERS: ErrorCode.NONE, TopicPartition("orders", 2): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    request = pb.ElectLeadersRequest(partitions=[pb.ClusterPartition(topic="orders", partition=0)], timeout_ms=700)
+    first, second = ask(given.service.elect_leaders(request, CALL)).results
+    assert given.asked == [("elect", [ORDERS], False, 700)]
+    assert (first.error_code, first.leader_id, first.leader_epoch, first.error_message) == (0, 1, 7, "")
+    assert (second.error_code, second.leader_id) == (80, -1)
+    assert second.error_message.startswith("orders-2: ")
+
+
+def test_all_partitions_are_asked_for_by_naming_none_but_never_uncleanly() -> None:
+    given = Given()
+    ask(given.service.elect_leaders(pb.ElectLeadersRequest(), CALL))
+    assert given.asked == [("elect", None, False, 60_000)]
+    unclean = pb.ElectLeadersRequest(election_type=pb.ELECTION_TYPE_UNCLEAN)
+    answer = ask(given.service.elect_leaders(unclean, CALL))
+    assert (answer.error_code, len(given.asked)) == (ErrorCode.INVALID_REQUEST, 1)
+    assert "may lose records" in answer.error_message
+
+
+def test_reassignments_are_begun_left_off_and_listed() -> None:
+    given = Given()
+    other = TopicPartition("orders", 1)
+    given.codes = {ORDERS: ErrorCode.NONE, other: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    request = pb.AlterPartitionReassignmentsRequest()
+    request.partitions.add(topic="orders", partition=0, replicas=[3, 2])
+    request.partitions.add(topic="orders", partition=1, cancel=True)
+    first, second = ask(given.service.alter_partition_reassignments(request, CALL)).results
+    assert given.asked == [("reassign", {ORDERS: (3, 2), other: None}, 60_000)]
+    assert [(each.partition, each.error_code) for each in (first, second)] == [(0, 0), (1, 85)]
+    [row] = ask(given.service.list_partition_reassignments(pb.ListPartitionReassignmentsRequest(), CALL)).partitions
+    assert (row.partition, list(row.replicas), list(row.adding), list(row.removing)) == (3, [1, 2, 4], [4], [])
+
+
+def test_a_drain_is_answered_once_nothing_is_left_that_could_move() -> None:
+    given = Given()
+    assert not ask(given.service.drain_node(pb.DrainNodeRequest(node_id=1), CALL)).still_leads
+    given.hears({"orders": {1: view(2, (2,))}})
+    answer = ask(given.service.drain_node(pb.DrainNodeRequest(node_id=2, timeout_ms=1), CALL))
+    assert [each.partition for each in answer.still_leads] == [0, 1, 3], "its time was over"
+    assert given.asked == [("drain", 1, True), ("drain", 2, True)]
+    assert not ask(given.service.drain_node(pb.DrainNodeRequest(node_id=2, undrain=True), CALL)).still_leads
+    given.code = ErrorCode.RESOURCE_NOT_FOUND
+    refused = ask(given.service.drain_node(pb.DrainNodeRequest(node_id=9), CALL))
+    assert refused.error_code == ErrorCode.RESOURCE_NOT_FOUND
+    assert refused.error_message == "node 9 is not known; expected one of [1, 2, 3]"
+
+
+def test_elections_are_told_with_what_they_cost() -> None:
+    given = Given()
+    election = Election.model_validate(
+        {"unit": "orders-eu-3", "epoch": 8, "from": 1, "to": 2, "clean": "unclean", "cause": "node 1 died"}
+        | {"isr": [2], "elr": [3], "decided_ms": 1_000, "took_ms": 40}
+    )
+    lost = Lost.model_validate(
+        {"unit": "orders-eu-3", "epoch": 8, "lost": {"node": 1, "from": 5, "to": 9, "records": 4, "epochs": [6, 7]}}
+    )
+    given.told = [Told(election, (lost,))]
+    [row] = ask(given.service.explain_elections(pb.ExplainElectionsRequest(topic="orders-eu"), CALL)).elections
+    assert given.asked == [("explain", 50, "orders-eu")]
+    assert (row.topic, row.partition, row.leader_epoch, row.from_node_id, row.to_node_id) == ("orders-eu", 3, 8, 1, 2)
+    assert (row.clean, row.cause, list(row.isr), list(row.elr), row.took_ms) == ("unclean", "node 1 died", [2], [3], 40)
+    [cost] = row.lost
+    assert (cost.node_id, cost.from_offset, cost.to_offset, cost.records, list(cost.epochs)) == (1, 5, 9, 4, [6, 7])
+
+
+def test_a_node_without_a_copy_of_the_ledger_says_who_has_one() -> None:
+    given = Given()
+    given.here = False
+    request = pb.ExplainElectionsRequest()
+    assert "made with the first" in ask(given.service.explain_elections(request, CALL)).error_message
+    given.hears({"__elections": {0: view(3, (3, 4), (3, 4))}})
+    answer = ask(given.service.explain_elections(request, CALL))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert "ask one of the nodes [3, 4]" in answer.error_message

@@ -166,7 +166,7 @@ class Walk:
         self.requests += 1
         target = tuple(self.random.sample(IDS, 3))
         wishes: list[ev.Event] = [
-            ev.Drain(self.requests, node_id, on=self.random.random() < 0.4),
+            ev.DrainedSeen(frozenset({node_id} if self.random.random() < 0.4 else ())),
             ev.Reassign(self.requests, {UNIT: target}),
             ev.Reassign(self.requests, {UNIT: None}),
             ev.ElectLeaders(self.requests, (UNIT,)),
@@ -352,10 +352,10 @@ class Walk:
 
     def end(self) -> None:
         """Faults end: the unit has a leader again, that has all, and all are in sync."""
+        self.say(ev.DrainedSeen(frozenset()))
         for each in IDS:
             if each not in self.lives:
                 self.start(each)
-            self.say(ev.Drain(0, each, on=False))
             if self.operators:  # who shuts down is through with it
                 self.stop(each)
                 self.start(each)

@@ -152,12 +152,13 @@ class Warn(NamedTuple):
 
 class Marker(Enum):
     PREFERRED = "preferred_replica_election"
+    UNCLEAN = "unclean_election"
     REASSIGN = "reassign_partitions"
     DELETE = "delete_topics"
 
 
 class Remove(NamedTuple):
-    """What an operator left in `/admin` was taken in. name: the topic, of DELETE."""
+    """What an operator left in ZooKeeper was taken in. name: the topic, of DELETE."""
 
     marker: Marker
     name: str = ""

@@ -113,13 +113,11 @@ class ShutdownAsked(NamedTuple):
     node_epoch: int
 
 
-class Drain(NamedTuple):
-    """`muster cluster drain` (on) and `undrain`: the node leads nothing while it is on, and stays a follower. Answered
-    by `effects.Answered`."""
+class DrainedSeen(NamedTuple):
+    """The nodes in `/muster/cluster/drained`, all of them (`muster cluster drain` and `undrain`): they lead nothing as
+    long as others can, and stay followers. Told before the topics of a reign, so that none is elected by it."""
 
-    request: RequestId
-    node: int
-    on: bool = True
+    nodes: frozenset[int]
 
 
 class Election(Enum):
@@ -130,8 +128,8 @@ class Election(Enum):
 
 
 class ElectLeaders(NamedTuple):
-    """ElectLeaders, or `/admin/preferred_replica_election` (request None: nobody hears the answer, and the znode is
-    removed). Answered by `effects.Answered`."""
+    """ElectLeaders, or `/admin/preferred_replica_election` and, unclean, `/muster/cluster/unclean_election` (request
+    None: nobody hears the answer, and the znode is removed). Answered by `effects.Answered`."""
 
     request: RequestId | None
     places: tuple[TopicPartition, ...]
@@ -208,7 +206,7 @@ Event: TypeAlias = (
     | AlterIsr
     | Polled
     | ShutdownAsked
-    | Drain
+    | DrainedSeen
     | ElectLeaders
     | Reassign
     | DeleteTopics

@@ -24,7 +24,7 @@ from muster.coordinator.cluster.controller.events import (
     AlterIsr,
     Broken,
     DeleteTopics,
-    Drain,
+    DrainedSeen,
     Elected,
     ElectLeaders,
     Event,
@@ -207,6 +207,7 @@ class Controller:
             reign.look_at(book.units_of(topic), "")
         for unit in book.states:
             book.stage(unit)
+        self.shutdowns.move_drained()
         reign.silent = must_be_silent(reign)
         if reign.silent:
             reign.work.mark(Speak(), reign.now_ms)
@@ -218,7 +219,7 @@ class Controller:
         for event in later:
             HANDLERS[type(event)](self, event)
 
-    def on_request(self, event: AlterIsr | ShutdownAsked | Drain | ElectLeaders | Reassign | DeleteTopics) -> None:
+    def on_request(self, event: AlterIsr | ShutdownAsked | ElectLeaders | Reassign | DeleteTopics) -> None:
         """What somebody asks for: at once, or when all has been read."""
         if self.ready:
             self._take(event)
@@ -227,13 +228,11 @@ class Controller:
         else:
             self._not_controller(event)
 
-    def _take(self, event: AlterIsr | ShutdownAsked | Drain | ElectLeaders | Reassign | DeleteTopics) -> None:
+    def _take(self, event: AlterIsr | ShutdownAsked | ElectLeaders | Reassign | DeleteTopics) -> None:
         if isinstance(event, AlterIsr):
             self.asks.ask(event)
         elif isinstance(event, ShutdownAsked):
             self.shutdowns.ask(event)
-        elif isinstance(event, Drain):
-            self.shutdowns.drain(event)
         elif isinstance(event, ElectLeaders):
             self.preferred.ask(event)
         elif isinstance(event, Reassign):
@@ -435,7 +434,7 @@ HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
     AlterIsr: Controller.on_request,
     Polled: Controller.on_poll,
     ShutdownAsked: Controller.on_request,
-    Drain: Controller.on_request,
+    DrainedSeen: lambda controller, event: controller.shutdowns.drain(event.nodes),
     ElectLeaders: Controller.on_request,
     Reassign: Controller.on_request,
     DeleteTopics: Controller.on_request,

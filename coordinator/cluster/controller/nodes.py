@@ -39,7 +39,8 @@ class Nodes:
     registered: as last seen. live: taken in, and not fenced. coming: registered anew, and not taken in before their
     former life has been treated as dead. unsure: live since before this reign, perhaps with a life in between that
     nobody here saw: what they lead is elected anew. fenced: by node, the registration that is (C9). stopping: by node,
-    the registration that shuts down. offline: by node, units whose log it cannot use.
+    the registration that shuts down. drained: who is to lead nothing, whatever its registration. offline: by node,
+    units whose log it cannot use.
     """
 
     registered: Mapping[int, Node] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Nodes:
     unsure: dict[int, Node] = field(default_factory=dict)
     fenced: dict[int, int] = field(default_factory=dict)
     stopping: dict[int, int] = field(default_factory=dict)
-    drained: set[int] = field(default_factory=set)
+    drained: frozenset[int] = NOT_ANY
     offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
     highest: dict[int, int] = field(default_factory=dict)
     leaving: frozenset[int] = NOT_ANY
@@ -115,8 +116,8 @@ class Nodes:
         self.stopping[node_id] = self.live[node_id].epoch
         self._told()
 
-    def drain(self, node_id: int, on: bool) -> None:
-        (self.drained.add if on else self.drained.discard)(node_id)
+    def drain(self, node_ids: frozenset[int]) -> None:
+        self.drained = node_ids
         self._told()
 
     def _dies(self, node_id: int) -> None:

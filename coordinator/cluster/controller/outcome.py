@@ -12,7 +12,6 @@ NOT_CONTROLLER: dict[type, Body] = {
     ev.Polled: ClusterState(ErrorCode.NOT_CONTROLLER),
     ev.AlterIsr: IsrAltered(ErrorCode.NOT_CONTROLLER),
     ev.ShutdownAsked: ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
-    ev.Drain: Answered(ErrorCode.NOT_CONTROLLER),
     ev.ElectLeaders: Answered(ErrorCode.NOT_CONTROLLER),
     ev.Reassign: Answered(ErrorCode.NOT_CONTROLLER),
 }

@@ -133,9 +133,6 @@ class Seat:
     async def reassign(self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> Answered:
         return await self._ask(lambda request: events.Reassign(request, wanted), Answered(ErrorCode.NOT_CONTROLLER))
 
-    async def drain(self, node_id: int, *, on: bool) -> Answered:
-        return await self._ask(lambda request: events.Drain(request, node_id, on), Answered(ErrorCode.NOT_CONTROLLER))
-
     def broke(self, node_id: int) -> None:
         """Somebody's connection to a node broke (C9). If that is the controller, this node looks for itself."""
         if self._machine is not None:

@@ -11,7 +11,7 @@ import structlog
 
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.facts import Node
-from muster.coordinator.zookeeper.cluster.admin import ConfigChanges, Markers
+from muster.coordinator.zookeeper.cluster.admin import ConfigChanges, Drained, Markers
 from muster.coordinator.zookeeper.cluster.reading import Nodes, Topics, Warn, read_states, read_version
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.errors import ZooKeeperError
@@ -36,6 +36,7 @@ class Watching:
         self._nodes = Nodes(session, self._nodes_stale.set, warn)
         self._topics = Topics(session, self._stale.set, warn)
         self._changes = ConfigChanges(session, self._stale.set, warn, wall_ms)
+        self._drained = Drained(session, self._stale.set)
         self._markers = Markers(session, self._stale.set, warn)
         self._removals: list[effects.Remove] = []
         self._states_wanted = False
@@ -77,6 +78,8 @@ class Watching:
         self._feed(events.NodesSeen(self.nodes))
 
     async def _look_at_the_rest(self) -> None:
+        if (drained := await self._drained.read()) is not None:
+            self._feed(drained)
         for kind, name in await self._changes.read():
             if kind == "topics":
                 self._topics.suspect(name)

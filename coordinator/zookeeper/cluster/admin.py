@@ -9,13 +9,17 @@ from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.cluster.reading import Warn
 from muster.coordinator.zookeeper.connect import Fired, Session, Znode
 from muster.coordinator.zookeeper.consumer import at_most
-from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists
+from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
 
 CHANGES_MS = 15 * 60 * 1_000
 """How long a change of settings stays to be read."""
 LAST_PRODUCER_ID = 2**63 - 1
 
-PATH_OF = {Marker.PREFERRED: paths.PREFERRED_REPLICA_ELECTION, Marker.REASSIGN: layout.REASSIGN_PARTITIONS}
+PATH_OF = {
+    Marker.PREFERRED: paths.PREFERRED_REPLICA_ELECTION,
+    Marker.UNCLEAN: layout.UNCLEAN_ELECTION,
+    Marker.REASSIGN: layout.REASSIGN_PARTITIONS,
+}
 
 
 class NoProducerIds(Exception):
@@ -23,7 +27,7 @@ class NoProducerIds(Exception):
 
 
 class Markers:
-    """What is asked for in `/admin`. `changed` is called when there may be something new."""
+    """What is asked for in `/admin`, and beside. `changed` is called when there may be something new."""
 
     def __init__(self, session: Session, changed: Callable[[], None], warn: Warn) -> None:
         self._session = session
@@ -36,6 +40,8 @@ class Markers:
         found: list[events.Event] = []
         if (preferred := await self._new(Marker.PREFERRED)) is not None:
             found.append(events.ElectLeaders(None, layout.read_preferred(*preferred)))
+        if (unclean := await self._new(Marker.UNCLEAN)) is not None:
+            found.append(events.ElectLeaders(None, layout.read_preferred(*unclean), events.Election.UNCLEAN))
         if (reassign := await self._new(Marker.REASSIGN)) is not None:
             found.append(events.Reassign(None, layout.read_reassignment(*reassign)))
         names = await self._session.children(paths.DELETE_TOPICS, self._list_fired)
@@ -62,7 +68,7 @@ class Markers:
             return None
         self._seen[marker] = found
         try:
-            (layout.read_preferred if marker is Marker.PREFERRED else layout.read_reassignment)(path, found.data)
+            (layout.read_reassignment if marker is Marker.REASSIGN else layout.read_preferred)(path, found.data)
         except MalformedZnode as error:
             # It would keep others from asking: tools wait until nothing is there.
             self._warn(f"what is asked for cannot be read, and is removed: {error}")
@@ -81,6 +87,31 @@ class Markers:
         self._changed()
 
     def _data_fired(self, fired: Fired) -> None:
+        self._changed()
+
+
+class Drained:
+    """`/muster/cluster/drained`, read again when it has changed. `changed` is called when it has."""
+
+    def __init__(self, session: Session, changed: Callable[[], None]) -> None:
+        self._session = session
+        self._changed = changed
+        self._stale = True
+
+    async def read(self) -> events.DrainedSeen | None:
+        """All that are drained; None where nothing is new. Raises ZooKeeper's weather."""
+        if not self._stale:
+            return None
+        self._stale = False
+        try:
+            names = await self._session.children(layout.DRAINED, self._fired) or ()
+        except ZooKeeperError:
+            self._stale = True
+            raise
+        return events.DrainedSeen(frozenset(int(name) for name in names if paths.is_decimal(name)))
+
+    def _fired(self, fired: Fired) -> None:
+        self._stale = True
         self._changed()
 
 

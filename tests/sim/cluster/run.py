@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.cluster.controller.events import Drain
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
 from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import LAG_MS, SimNode
-from tests.sim.cluster.seat import DELETED, TOPICS
-from tests.sim.cluster.zookeeper import NAME, Client, Create, Ensemble, Put
+from tests.sim.cluster.seat import DELETED, DRAINED, RETRY_MS, TOPICS
+from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
 from tests.sim.world import START_MS, Violated, World
 
 SESSION_MS = 3_000
@@ -258,18 +257,20 @@ class Run:
                 self.down(node, power=True)
 
     def drain(self) -> None:
+        """It stands in ZooKeeper, for whoever is the controller."""
         node = self.any_node()
-        seat = next((each.seat for each in self.nodes if each.alive and each.seat.machine is not None), None)
-        if node is None or seat is None:
+        if node is None or not self.operator.connected:
             return
         self.world.census["drain"] += 1
-        seat.tell(Drain(0, node.id))
+        self.operator.multi([Create(f"{DRAINED}/{node.id}", None)], lambda _: None)
         self.world.after(self.world.between(500, 5_000), lambda: self._undrain(node))
 
     def _undrain(self, node: SimNode) -> None:
-        for each in self.nodes:
-            if each.alive and not each.frozen:
-                each.seat.tell(Drain(0, node.id, on=False))
+        def ended(outcome: object) -> None:
+            if isinstance(outcome, ConnectionLoss):
+                self.world.after(RETRY_MS, lambda: self._undrain(node))
+
+        self.operator.multi([Delete(f"{DRAINED}/{node.id}")], ended)
 
     # The end.
 

@@ -28,6 +28,7 @@ from tests.sim.cluster.zookeeper import (
 
 IDS, TOPICS, CONTROLLER, EPOCH = "/brokers/ids", "/brokers/topics", "/controller", "/controller_epoch"
 VERSION, DELETED = "/muster/cluster/version", "/admin/delete_topics"
+DRAINED = "/muster/cluster/drained"
 RETRY_MS = 100
 
 
@@ -85,6 +86,7 @@ class Seat:
             self._register()
             self._look()
             self._watch_nodes()
+            self._watch_drained()
             self._watch_topics()
             self._watch_deleted()
         elif what == "lost":
@@ -201,6 +203,7 @@ class Seat:
             known = image if image.known != NOTHING else None
             self._step(events.Elected(self._node.id, epoch, epoch_version, version, known))
             self._watch_nodes()
+            self._watch_drained()
             self._watch_topics()
             self._watch_deleted()
 
@@ -322,6 +325,18 @@ class Seat:
                 then(tuple(found[each] for each in sorted(found)))
 
         self._zookeeper.children(TOPICS, listed, watch)
+
+    def _watch_drained(self, _: str = "") -> None:
+        if self.machine is None:
+            return
+
+        def listed(names: Any) -> None:
+            if isinstance(names, Exception):
+                self._again(self._watch_drained)
+            elif self.machine is not None:
+                self._step(events.DrainedSeen(frozenset(map(int, names))))
+
+        self._zookeeper.children(DRAINED, listed, self._watch_drained)
 
     def _watch_deleted(self, _: str = "") -> None:
         if self.machine is None:

@@ -6,7 +6,7 @@ from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import Known, NodeStatus
+from muster.coordinator.cluster.image import Image, Known, NodeStatus
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import SMALL, Reigning, node, nodes, place, topic
 
@@ -111,7 +111,7 @@ def test_a_new_leader_that_dies_is_not_waited_for_a6() -> None:
 
 
 def test_a_drained_node_follows_and_leads_when_nobody_else_can_a7(story: Reigning) -> None:
-    story.say(ev.Drain(900, 1))
+    story.say(ev.DrainedSeen(frozenset({1})))
     assert story.led("t-0") == (2, 1, (1, 2, 3), ())
     story.see(gone=(2,))
     assert leaders(story) == [3, 3, 3]
@@ -119,9 +119,9 @@ def test_a_drained_node_follows_and_leads_when_nobody_else_can_a7(story: Reignin
     assert leaders(story) == [1, 1, 1]
     story.see(n3=node(3, 203))
     story.ask(1, "t-0", (1, 3))
-    story.say(ev.Drain(901, 1))
+    story.say(ev.DrainedSeen(frozenset({1})))
     assert story.led("t-0")[0] == 3
-    story.say(ev.Drain(902, 1, on=False))
+    story.say(ev.DrainedSeen(frozenset()))
     story.see(gone=(3,))
     assert leaders(story) == [1, 1, 1]
 
@@ -253,3 +253,31 @@ def test_shards_move_too_a6() -> None:
     hear(story, 2)
     assert leaders(story, OFFSETS).count(2) == 30
     assert story.told(story.poll(2)).sequence == Known(*story.version.known).sequence
+
+
+def test_who_is_drained_leads_nothing_under_the_next_controller_a7(story: Reigning) -> None:
+    """It stands in ZooKeeper, and is told before the topics: nobody is elected there in between."""
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.nodes = nodes(1, 2, 3)
+    after.say(ev.Elected(9, 2, 2, after.version))
+    after.say(ev.DrainedSeen(frozenset({1})))
+    after.say(ev.NodesSeen(after.nodes))
+    after.say(ev.TopicsSeen(tuple(after.topics.values()), complete=True))
+    after.say(ev.StatesRead(dict(after.states), after.version))
+    after.hear()
+    assert 1 not in leaders(after)
+
+
+def test_what_a_drained_node_leads_already_goes_when_the_next_controller_begins_a7(story: Reigning) -> None:
+    image = Image()
+    image.apply(story.told(story.poll(1)))
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.nodes = nodes(1, 2, 3)
+    after.say(ev.Elected(9, 2, 2, after.version, image))
+    after.say(ev.DrainedSeen(frozenset({1})))
+    after.say(ev.NodesSeen(after.nodes))
+    after.say(ev.TopicsSeen(tuple(after.topics.values()), complete=True))
+    after.hear()
+    assert 1 not in leaders(after)

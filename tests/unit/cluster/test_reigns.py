@@ -238,7 +238,7 @@ def test_requests_wait_for_all_to_be_read() -> None:
     story.nodes = nodes(1, 2)
     story.say(ev.Elected(9, 1, 1, story.version))
     polled = story.poll(1, Known(0, 5))
-    story.say(ev.Drain(70, 1))
+    story.say(ev.ShutdownAsked(70, 1, 101))
     story.later(500)
     assert (story.told(polled).error, story.told(polled).full) == (ErrorCode.NONE, False)
     assert 70 not in story.answers

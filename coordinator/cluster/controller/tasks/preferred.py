@@ -76,7 +76,8 @@ class Preferred:
                 wish.open.discard(unit)
                 wish.results[unit] = code
         if event.request is None:
-            self.reign.remove(Marker.PREFERRED)
+            unclean = event.election is Election.UNCLEAN
+            self.reign.remove(Marker.UNCLEAN if unclean else Marker.PREFERRED)
         self.reign.maybe_answer(wish)
 
     def _ask_one(self, unit: TopicPartition, election: Election, wish: Wish) -> ErrorCode | None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.effects import Answered, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import Drain, RequestId, ShutdownAsked
+from muster.coordinator.cluster.controller.effects import ShutdownAnswered
+from muster.coordinator.cluster.controller.events import RequestId, ShutdownAsked
 from muster.coordinator.cluster.controller.reign import Reign
 from muster.coordinator.cluster.controller.tasks.moves import Move, Moves
 from muster.coordinator.cluster.facts import NOBODY
@@ -40,15 +40,19 @@ class Shutdowns:
         until_ms = self.reign.now_ms + book.settings.shutdown_wait_ms
         self.waiting[event.node] = Stopping(event.request, until_ms)
 
-    def drain(self, event: Drain) -> None:
-        """The first half of it, for a node that stays: it goes on as a follower."""
+    def drain(self, node_ids: frozenset[int]) -> None:
+        """The first half of it, for nodes that stay: they go on as followers."""
         book = self.reign.book
-        book.nodes.drain(event.node, event.on)
-        if event.on:
-            self._move_all(event.node, "drained")
-        else:
-            self.reign.look_at(book.holds.get(event.node, ()), "")
-        self.reign.answer(event.request, Answered())
+        no_more = book.nodes.drained - node_ids
+        book.nodes.drain(node_ids)
+        for node_id in sorted(no_more):
+            self.reign.look_at(book.holds.get(node_id, ()), "")
+        self.move_drained()
+
+    def move_drained(self) -> None:
+        """What drained nodes lead goes to others, as far as these can."""
+        for node_id in sorted(self.reign.book.nodes.drained):
+            self._move_all(node_id, "drained")
 
     def _move_all(self, node: int, cause: str) -> None:
         for unit in list(self.reign.book.leads.get(node, ())):

@@ -116,6 +116,7 @@ class ClusterSide:
         self._broker = broker
         self._door = door
         self._settings = settings
+        self.calling = calling
         self._cluster_id = calling.me.cluster_id
         self._around = around
         self._now_ms = now_ms
@@ -175,6 +176,8 @@ class ClusterSide:
         self._tasks = Tasks(self._failed)
         self._learners: list[Callable[[Changes], None]] = []
         self._movers: list[Callable[[TopicPartition], None]] = []
+        self._settlers: list[Callable[[], None]] = []
+        self._settling: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._stopped = False
@@ -241,6 +244,28 @@ class ClusterSide:
         """Call it with each partition of which more is committed here than before, or which is led here no more."""
         self._movers.append(listener)
 
+    def on_settled(self, listener: Callable[[], None]) -> None:
+        """Call it whenever anything has happened, while `replicas.gained`, `lost` and `resized` say what."""
+        self._settlers.append(listener)
+
+    def written(self, places: Iterable[TopicPartition]) -> None:
+        """The same as `grown` for logs that are flushed elsewhere: `kept` is to follow. What comes of it is done in the
+        loop's next round."""
+        for place in places:
+            if place in self.replicas.led:
+                self.replicas.appended(place)
+        self._settle_soon()
+
+    def kept(self, places: Iterable[TopicPartition]) -> None:
+        """These logs have been flushed."""
+        self.replicas.flushed(places, self._now_ms())
+        self.settle()
+
+    def broken(self, place: TopicPartition, why: str) -> None:
+        """A log could not be written, or flushed: its unit is led here no more (F9)."""
+        self.replicas.broke(place, why)
+        self._settle_soon()
+
     async def ask_to_shut_down(self) -> ShutdownAnswered:
         """A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
         LinkError."""
@@ -266,10 +291,13 @@ class ClusterSide:
             for half in halves(unit):
                 if (log := self.logs.get(half)) is not None:
                     log.rest()
+        for listener in self._settlers:
+            listener()
         replicas.gained.clear()
         replicas.lost.clear()
         while replicas.undone:
             self.elections.undone(replicas.undone.pop(0))
+        replicas.resized.clear()
         replicas.serving.wake(now_ms)
         questions = replicas.questions(now_ms)
         if questions:
@@ -278,6 +306,14 @@ class ClusterSide:
             self._fetching.send(node, request)
         self._flushing.soon(replicas.unkept())
         self._arm(now_ms)
+
+    def _settle_soon(self) -> None:
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().call_soon(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._settling = None
+        self.settle()
 
     def _arm(self, now_ms: int) -> None:
         """Look again when the next parked fetch has waited long enough, or a node may be asked again."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.core.control.trial.events import Shadowed
+from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import (
     Event,
     Forget,
@@ -86,7 +87,7 @@ class Engine:
         self.metrics = Metrics()
         self._reports = Reports(on_bug, on_status)
         written_at_once = WRITTEN_SLICES * limits.slice_positions
-        self._stepper = Stepper(log, self._slots, self._reports, self.metrics, written_at_once)
+        self._stepper = self._make_stepper(log, self._slots, self._reports, self.metrics, written_at_once)
         # Each of them is the stepper's as well.
         self._answers = self._stepper.answers
         self._deadlines = self._stepper.deadlines
@@ -206,7 +207,7 @@ class Engine:
         slot = self._slots[shard]
         if is_request(event):
             if slot.status is not ShardStatus.ACTIVE:
-                self._answers.answer(type(event), event.request_id, excuse(slot, type(event)))
+                self._answers.answer(type(event), event.request_id, self._excuse(slot, type(event)))
                 return True
             if len(self._inbox) >= self._inbox_limit:
                 self.metrics.refused += 1
@@ -288,11 +289,7 @@ class Engine:
 
     def flushed(self, job: FlushJob, now_ms: int = 0) -> None:
         """The job's `run` returned, `now_ms` if that is known: release what waited for it."""
-        self._flushing.finish(job)
-        if (beyond_ms := self._flushing.too_slow_ms(now_ms)) > 0:
-            self.metrics.slow_flushes += 1
-            self.move_deadlines(beyond_ms, now_ms)
-        self.metrics.flushes += 1
+        self._finished(job, now_ms)
         for shard, position in job.positions.items():
             self._reached(self._slots[shard], position, now_ms)
 
@@ -308,6 +305,23 @@ class Engine:
 
     def take_released(self) -> Released:
         return self._answers.take()
+
+    def _make_stepper(
+        self, log: GroupLog, slots: list[Slot], reports: Reports, metrics: Metrics, written_at_once: int
+    ) -> Stepper:
+        return Stepper(log, slots, reports, metrics, written_at_once)
+
+    def _excuse(self, slot: Slot, kind: type[Event]) -> Reply:
+        """The answer of a shard that is not active."""
+        return excuse(slot, kind)
+
+    def _finished(self, job: FlushJob, now_ms: int) -> None:
+        """A flush has ended well: was it too slow for members who wait?"""
+        self._flushing.finish(job)
+        if (beyond_ms := self._flushing.too_slow_ms(now_ms)) > 0:
+            self.metrics.slow_flushes += 1
+            self.move_deadlines(beyond_ms, now_ms)
+        self.metrics.flushes += 1
 
     def _move(self, event: StoodStill, now_ms: int) -> None:
         self._deadlines.move(event.moved_ms)

@@ -9,6 +9,7 @@ from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import BatchView, TurnBody, encode_turn, read_batches, wrong_checksum
+from muster.storage.types import Fetched
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""
@@ -52,6 +53,10 @@ class BrokerGroupLog:
         self._broker = broker
         self._batch_bytes = min(BATCH_BYTES, segment_bytes // 2)
         self._losses: deque[str] = deque(maxlen=MAX_LOSSES)
+        self._make_topics(partitions, segment_bytes)
+
+    def _make_topics(self, partitions: int, segment_bytes: int) -> None:
+        broker = self._broker
         present = broker.topics()
         for topic in (GROUPS_TOPIC, LEDGER_TOPIC):
             if topic in present and present[topic].partitions != partitions:
@@ -141,7 +146,7 @@ class BrokerGroupLog:
             offset = self._broker.start_offset(topic, shard)
             end = self._broker.end_offset(topic, shard)
             while offset < end:
-                fetched = self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
+                fetched = self._fetch(topic, shard, offset)
                 next_offset = offset
                 for batch in read_batches(fetched.records):
                     next_offset = batch.next_offset
@@ -164,6 +169,9 @@ class BrokerGroupLog:
             if topic != LEDGER_TOPIC or not end:
                 raise LogFailed(f"{topic}-{shard}: {error}") from error
             yield Damage(offset, str(error), end)
+
+    def _fetch(self, topic: str, shard: int, offset: int) -> Fetched:
+        return self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
 
 
 def lost(batch: BatchView) -> str:

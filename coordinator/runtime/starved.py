@@ -130,6 +130,10 @@ class StarvedShards:
         """There is still no room."""
         self._probes.set(shard, now_ms + PROBE_MS)
 
+    def looked_at(self, shard: int) -> None:
+        """It is being looked at now."""
+        self._probes.cancel(shard)
+
     def pop_due(self, now_ms: int) -> int | None:
         """The next shard whose log is to be looked at."""
         return self._probes.pop_due(now_ms)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
@@ -211,7 +211,7 @@ class Sides:
     def __iter__(self) -> Iterator[SideNode]:
         return iter(self.nodes)
 
-    async def __aenter__(self) -> "Sides":
+    async def __aenter__(self) -> Self:
         await self.standing.start()
         for node in self.nodes:
             await self.start(node)

@@ -26,7 +26,7 @@ class Replicas(Roles):
         look()                             every half of `replica.lag.time.max.ms`, or more often
 
     and looks at `moved` (partitions whose high watermark has moved), `gained` and `lost` (units that this node leads
-    from now on, or no more), `undone` (what unclean elections cost), `offline` and `strays` afterwards.
+    from now on, or no more), `resized`, `undone` (what unclean elections cost), `offline` and `strays` afterwards.
     """
 
     def registered(self, node_epoch: int) -> None:
@@ -63,6 +63,7 @@ class Replicas(Roles):
         leader = self.leaders.get(unit)
         if leader is not None and leader.epoch == state.leader_epoch and state.leader == self.me:
             leader.learn(state, peers_of(view.replicas, self._peers), self._min_isr(unit), now_ms)
+            self.resized[unit] = None
             self._stirred(leader)
         step = self._hosting.learn(unit, topic.topic_id, state, view.replicas)
         match step:
@@ -177,6 +178,7 @@ class Replicas(Roles):
         leader = self.leaders.get(question.unit)
         if leader is not None:
             leader.altered(question, answer, now_ms)
+            self.resized[question.unit] = None
             self._stirred(leader)
 
     def look(self, now_ms: int) -> None:

@@ -52,6 +52,8 @@ class Roles:
         self.moved: dict[TopicPartition, None] = {}
         self.gained: dict[TopicPartition, int] = {}
         self.lost: dict[TopicPartition, None] = {}
+        self.resized: dict[TopicPartition, None] = {}
+        """Units led here whose in-sync replicas, or the least of them, may be others now."""
         self.undone: list[Undone] = []
         self._outages = Outages()
         self.offline = self._outages.reasons
@@ -114,7 +116,7 @@ class Roles:
             fetcher.add(half)
         self._outages.is_over(unit)
         if unit.topic == OFFSETS:
-            self._promise(unit).follow(fetcher.source)
+            self.promise(unit).follow(fetcher.source)
 
     def _copy(self, half: TopicPartition, state: State) -> Copy:
         topic_id, log = self._open(half)
@@ -211,7 +213,8 @@ class Roles:
             )
         return self.fetchers[node]
 
-    def _promise(self, unit: TopicPartition) -> Promise:
+    def promise(self, unit: TopicPartition) -> Promise:
+        """What this node lets leaders of a shard believe (G5)."""
         return self.promises.setdefault(unit, Promise(self._started_ms))
 
     def _open(self, half: TopicPartition) -> tuple[bytes, ReplicaLog]:

@@ -240,6 +240,10 @@ class Driver:
         self._engine.submit_all(event)
         self._wake()
 
+    def wake(self) -> None:
+        """The engine has been told something, or asked: take a turn, and tell what may be told then."""
+        self._wake()
+
     async def close(self, timeout_s: float) -> None:
         """Answer everyone who is parked NOT_COORDINATOR, make durable what was promised, and take nothing more.
 

@@ -1,0 +1,120 @@
+"""A node's term as the coordinator of one shard, for as long as it leads the shard's unit (section 6).
+
+Whether what the shard says may leave (G4, G5), whether its timers run (G6), and how much of what it wrote is committed
+(G3). It knows the unit's leader and no group.
+"""
+
+from collections import deque
+
+from muster.coordinator.cluster.leader import Leader
+from muster.coordinator.cluster.lease import HOLD, NEVER, Gap, Look, Promise, Timers, lease_of
+
+FIRST_EPOCH = 0
+"""Of a unit that nobody has led before."""
+
+
+class Term:
+    """Moments are ms of this node's clock, the one that the leader's are of."""
+
+    __slots__ = (
+        "_began_ms",
+        "_kept",
+        "_lease_ms",
+        "_opened",
+        "_promise",
+        "_session_ms",
+        "_timers",
+        "_written",
+        "leader",
+    )
+
+    def __init__(self, leader: Leader, promise: Promise, session_ms: int, now_ms: int) -> None:
+        """promise: what this node let former leaders of the unit believe; it follows nobody any more."""
+        self.leader = leader
+        self._promise = promise
+        self._session_ms = session_ms
+        self._lease_ms = lease_of(session_ms)
+        self._timers = Timers()
+        self._began_ms = now_ms
+        self._opened = False
+        # Where nobody led before, nobody can believe to.
+        self._kept = leader.epoch == FIRST_EPOCH and not promise.waits_for(session_ms, now_ms)
+        self._written: deque[tuple[int, tuple[int, ...]]] = deque()
+
+    @property
+    def epoch(self) -> int:
+        return self.leader.epoch
+
+    @property
+    def enough(self) -> bool:
+        """G3: whether so many are in sync that something may be written."""
+        return not self.leader.over and self.leader.in_sync.enough
+
+    def goes_on(self, leader: Leader) -> bool:
+        """The node leads the unit anew: whether this is its next epoch, so that nobody else can have led in between and
+        all that the shard knows is as it was (G5). The lease has to be proved anew."""
+        if leader.epoch != self.epoch + 1:
+            return False
+        self.leader = leader
+        return True
+
+    # What may be told.
+
+    def may_answer(self, now_ms: int) -> bool:
+        """G4 and G5: whether an answer may leave at this moment."""
+        return now_ms < self.lease_until(now_ms)
+
+    def lease_until(self, now_ms: int) -> int:
+        """Until when answers may leave, as far as is known now."""
+        if not self._kept:
+            if now_ms < self._promise.answers_from(self._session_ms):
+                return NEVER
+            self._kept = True
+        return self.leader.lease_until(self._lease_ms)
+
+    def waits_for(self, now_ms: int) -> list[int]:
+        """G5: the nodes that may still believe to lead: whom to ask whether they have let go."""
+        return [] if self._kept else self._promise.waits_for(self._session_ms, now_ms)
+
+    def let_go(self, node: int) -> None:
+        """G5a, G5b: that node does not lead any more."""
+        self._promise.let_go(node)
+
+    def opens_at(self) -> int:
+        """G5: the moment before which nothing may be answered, as far as is known now."""
+        return NEVER if self._kept else self._promise.answers_from(self._session_ms)
+
+    # What is committed.
+
+    def wrote(self, position: int) -> bool:
+        """The logs as they are now have the shard's first `position` appends. Whether all of it is committed already:
+        nothing has been written that was not there."""
+        ends = tuple(half.end for half in self.leader.halves)
+        if self._written and self._written[-1][1] == ends:
+            self._written.pop()
+        self._written.append((position, ends))
+        return all(half.high_watermark >= half.end for half in self.leader.halves)
+
+    def committed(self) -> int | None:
+        """G3: how many appends are committed, in both halves; None: no more than when it was asked last."""
+        position = None
+        halves, written = self.leader.halves, self._written
+        while written and all(half.high_watermark >= end for half, end in zip(halves, written[0][1], strict=True)):
+            position = written.popleft()[0]
+        return position
+
+    # Timers.
+
+    def look(self, now_ms: int) -> Look:
+        """G6: what becomes of the shard's timers; to be asked before any fires, and every now and then. See `Timers`.
+
+        Before the lease is first there, nobody could be heard: each deadline moves by all of that time, and nothing is
+        unloaded for it."""
+        until = self.lease_until(now_ms)
+        if self._opened:
+            return self._timers.look(until, now_ms)
+        if now_ms >= until:
+            return HOLD
+        self._opened = True
+        self._timers.look(until, now_ms)
+        return Look(Gap.MOVE, now_ms - self._began_ms)

@@ -1,0 +1,88 @@
+"""A new leader asks those whose leases may still hold whether they have let go (G5)."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.config import Address
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.wire.links import Calling, Links
+from muster.coordinator.replication.wire.reaching import LinkError, Refused, refusals
+from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+
+PAUSE_S: Final = 0.1
+PATIENCE_S: Final = 1.0
+
+Wanted: TypeAlias = Mapping[int, Sequence[tuple[TopicPartition, int]]]
+"""By node, the units that it may still believe to lead, each with the epoch in which this node does."""
+
+
+class Asking:
+    """One question at a time to each node, for all units that wait for it, until none does any more."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        address_of: Callable[[int], Address | None],
+        *,
+        wanted: Callable[[], Wanted],
+        let_go: Callable[[int, Iterable[TopicPartition]], None],
+        on_refusal: bool,
+        now_ms: Callable[[], int],
+        failed: Failed,
+    ) -> None:
+        """address_of: where a node's door is, or was last. on_refusal: `broker.eviction.on.refusal`."""
+        self._links = Links(calling, address_of)
+        self._address_of = address_of
+        self._wanted = wanted
+        self._let_go = let_go
+        self._on_refusal = on_refusal
+        self._now_ms = now_ms
+        self._tasks = Tasks(failed)
+        self._asked: set[int] = set()
+
+    def soon(self) -> None:
+        """Somebody has to be asked, maybe."""
+        for node in self._wanted().keys() - self._asked:
+            self._asked.add(node)
+            self._tasks.start(self._ask(node))
+
+    async def stop(self) -> None:
+        self._tasks.stop()
+        await self._tasks.ended()
+        self._links.close()
+
+    async def _ask(self, node: int) -> None:
+        try:
+            while units := self._wanted().get(node):
+                try:
+                    link = await self._links.to(node)
+                    asked = [EpochAsked(*unit, epoch, epoch) for unit, epoch in units]
+                    ends = await link.epochs(asked, deadline_s=PATIENCE_S)
+                except Refused:
+                    if await self._is_gone(node):
+                        self._let_go(node, [unit for unit, _ in units])
+                except LinkError:
+                    pass  # silence says nothing
+                else:
+                    self._let_go(node, those_let_go(units, ends))
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            self._asked.discard(node)
+
+    async def _is_gone(self, node: int) -> bool:
+        address = self._address_of(node)
+        return self._on_refusal and address is not None and bool(await refusals(address, self._now_ms))
+
+
+def those_let_go(units: Sequence[tuple[TopicPartition, int]], ends: Iterable[EpochEnd]) -> list[TopicPartition]:
+    """Who leads no more says so with the epoch it was asked by (L9)."""
+    epochs = dict(units)
+    told = ((TopicPartition(end.topic, end.partition), end) for end in ends)
+    return [
+        place
+        for place, end in told
+        if end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and place in epochs and end.epoch == epochs[place]
+    ]

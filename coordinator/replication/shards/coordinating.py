@@ -1,0 +1,278 @@
+"""A node's shards among those of other nodes: gained, served while the lease holds, and lost (section 6).
+
+The rules are `cluster.term`'s, and the engine's (`runtime.led`). Here they hear of each other.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves
+from muster.coordinator.cluster.image import Changes
+from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
+from muster.coordinator.cluster.term import Term
+from muster.coordinator.config import Address
+from muster.coordinator.replication.shards.asking import Asking
+from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.replication.side import ClusterSide, monotonic_ms
+from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.wire.links import address_in
+from muster.coordinator.runtime.led.engine import LedEngine
+
+LOOK_S: Final = 0.1
+
+SHARDS: Final = frozenset({OFFSETS, LEDGER})
+
+ELSEWHERE = "another node leads it, or nobody does"
+NO_LEASE = "its leader has not heard of its followers for too long; it is loaded again once it does"
+
+
+class Driver(Protocol):
+    """Of the engine's driver: `wake` has it take a turn, and tell what may be told, in the loop's next round."""
+
+    def wake(self) -> None: ...
+
+
+class Coordinating:
+    """The engine's `Authority`. Made before the engine; `start` once both are there.
+
+    All in the thread of the loop.
+    """
+
+    def __init__(
+        self,
+        side: ClusterSide,
+        *,
+        session_ms: int,
+        on_refusal: bool,
+        failed: Failed,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        """session_ms: `zookeeper.session.timeout.ms`, as negotiated. on_refusal: `broker.eviction.on.refusal`. failed:
+        hears of a mistake of the program. now_ms: the side's clock."""
+        self._side = side
+        self._session_ms = session_ms
+        self._now_ms = now_ms
+        self._terms: dict[int, Term] = {}
+        self._thin: set[int] = set()  # too few in sync
+        self._dry: set[int] = set()  # to be looked at whether they may answer again
+        self._due: dict[int, Look] = {}  # what has come of looks that asked for more than a word
+        self._whole: set[int] = set()  # have written what counts already
+        self._pass: asyncio.Handle | None = None
+        self._addresses: dict[int, Address] = {}
+        self._tasks = Tasks(failed)
+        self._asking = Asking(
+            side.calling,
+            self._addresses.get,
+            wanted=self._waited_for,
+            let_go=self._let_go,
+            on_refusal=on_refusal,
+            now_ms=now_ms,
+            failed=failed,
+        )
+        self._engine: LedEngine
+        self._driver: Driver
+        self._clock_ms: Callable[[], int]
+
+    def start(self, engine: LedEngine, driver: Driver, clock_ms: Callable[[], int]) -> None:
+        """Serve what this node leads from now on. clock_ms: the driver's time."""
+        self._engine, self._driver, self._clock_ms = engine, driver, clock_ms
+        self._learned()
+        self._side.on_learned(self._learned)
+        self._side.on_moved(self._moved)
+        self._side.on_settled(self._settled)
+        for place in list(self._side.replicas.leaders):
+            self._gain(place)
+        self._tasks.start(self._look_on())
+
+    async def stop(self) -> None:
+        """Gain nothing more, and ask nobody."""
+        self._tasks.stop()
+        await self._tasks.ended()
+        await self._asking.stop()
+        if self._pass is not None:
+            self._pass.cancel()
+
+    # -- what the engine asks: see `Authority` --------------------------------------------------------------
+
+    def may_answer(self, shard: int) -> bool:
+        term = self._terms.get(shard)
+        if term is not None and term.may_answer(self._now_ms()):
+            return True
+        self._dry.add(shard)
+        return False
+
+    def may_fire(self, shard: int) -> bool:
+        term = self._terms.get(shard)
+        if term is None:
+            return False
+        if shard not in self._due:
+            look = term.look(self._now_ms())
+            if look is RUN:
+                return True
+            if look is not HOLD:
+                self._due[shard] = look
+                self._soon()
+        self._dry.add(shard)
+        return False
+
+    def wrote(self, shard: int, position: int) -> None:
+        term = self._terms.get(shard)
+        if term is not None and term.wrote(position):
+            self._whole.add(shard)
+            self._soon()
+
+    def flushed(self, shards: Collection[int]) -> None:
+        self._side.kept([half for shard in shards for half in halves(unit(shard))])
+
+    def broke(self, shard: int, why: str) -> None:
+        self._side.broken(unit(shard), why)
+
+    def leads(self, shard: int) -> bool:
+        return shard in self._terms
+
+    # -- what the side tells ----------------------------------------------------------------------------------
+
+    def _learned(self, changes: Changes | None = None) -> None:
+        """Remember where nodes were: one that is gone is asked there whether it is (G5b)."""
+        image = self._side.image
+        for node in image.nodes if changes is None else changes.nodes:
+            address = address_in(image, node)
+            if address is not None:
+                self._addresses[node] = address
+
+    def _moved(self, place: TopicPartition) -> None:
+        if place.topic in SHARDS:
+            self._commit(place.partition)
+
+    def _settled(self) -> None:
+        replicas = self._side.replicas
+        for place in list(replicas.lost):
+            self._lose(place)
+        for place in list(replicas.gained):
+            self._gain(place)
+        for place in list(replicas.resized):
+            self._weigh(place.partition)
+        if self._dry:
+            self._look()
+
+    # -- shards that come and go --------------------------------------------------------------------------------
+
+    def _gain(self, place: TopicPartition) -> None:
+        leader = self._side.replicas.leaders.get(place)
+        if place.topic != OFFSETS or leader is None:
+            return
+        shard, term = place.partition, self._terms.get(place.partition)
+        if term is not None and (term.leader is leader or term.goes_on(leader)):
+            self._weigh(shard)
+            self._dry.add(shard)
+            return
+        now_ms = self._clock_ms()
+        self._engine.leave(shard, ELSEWHERE, now_ms)
+        self._terms[shard] = Term(leader, self._side.replicas.promise(place), self._session_ms, self._now_ms())
+        self._thin.discard(shard)
+        self._weigh(shard)
+        self._engine.load_shard(shard, now_ms)
+        self._dry.add(shard)
+        self._driver.wake()
+        self._asking.soon()
+
+    def _lose(self, place: TopicPartition) -> None:
+        if place.topic != OFFSETS or self._terms.pop(place.partition, None) is None:
+            return
+        shard = place.partition
+        for kept in (self._thin, self._dry, self._whole):
+            kept.discard(shard)
+        self._due.pop(shard, None)
+        self._engine.leave(shard, ELSEWHERE, self._clock_ms())
+        self._driver.wake()
+
+    def _weigh(self, shard: int) -> None:
+        """G3: with fewer in sync than the least nothing is written."""
+        term = self._terms.get(shard)
+        if term is None or term.enough == (shard not in self._thin):
+            return
+        if term.enough:
+            self._thin.discard(shard)
+            self._engine.feed(shard, self._clock_ms())
+        else:
+            self._thin.add(shard)
+            in_sync = term.leader.in_sync
+            why = f"{len(in_sync.committed)} in sync, fewer than min.insync.replicas ({in_sync.min_size})"
+            self._engine.starve(shard, f"{unit(shard)}: {why}", self._clock_ms())
+        self._driver.wake()
+
+    def _commit(self, shard: int) -> None:
+        term = self._terms.get(shard)
+        position = None if term is None else term.committed()
+        if position is not None:
+            self._engine.committed(shard, position, self._clock_ms())
+            self._driver.wake()
+
+    # -- the lease, and time ------------------------------------------------------------------------------------
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._dry.update(self._terms)
+            self._look()
+            if self._engine.late(self._clock_ms()):
+                self._driver.wake()
+
+    def _look(self) -> None:
+        """At all shards that may have had no lease."""
+        for shard in list(self._dry):
+            self._look_at(shard)
+
+    def _look_at(self, shard: int) -> None:
+        term = self._terms.get(shard)
+        if term is None:
+            self._dry.discard(shard)
+            return
+        look, now_ms = self._due.pop(shard, None) or term.look(self._now_ms()), self._clock_ms()
+        match look.gap:
+            case Gap.HOLD:
+                return
+            case Gap.UNLOAD:
+                self._engine.leave(shard, NO_LEASE, now_ms)
+                self._driver.wake()
+                return
+            case Gap.LOAD:
+                self._thin.discard(shard)
+                self._weigh(shard)
+                self._engine.load_shard(shard, now_ms)
+            case Gap.MOVE:
+                self._engine.moved(shard, look.gap_ms, now_ms)
+        self._dry.discard(shard)
+        if self._engine.opened(shard, now_ms):
+            self._driver.wake()
+
+    def _soon(self) -> None:
+        if self._pass is None:
+            self._pass = asyncio.get_running_loop().call_soon(self._see)
+
+    def _see(self) -> None:
+        self._pass = None
+        whole, self._whole = self._whole, set()
+        for shard in whole:
+            self._commit(shard)
+        for shard in list(self._due):
+            self._look_at(shard)
+
+    # -- those who led before -------------------------------------------------------------------------------------
+
+    def _waited_for(self) -> dict[int, list[tuple[TopicPartition, int]]]:
+        wanted: dict[int, list[tuple[TopicPartition, int]]] = {}
+        now_ms = self._now_ms()
+        for shard, term in self._terms.items():
+            for node in term.waits_for(now_ms):
+                wanted.setdefault(node, []).append((unit(shard), term.epoch))
+        return wanted
+
+    def _let_go(self, node: int, units: Iterable[TopicPartition]) -> None:
+        for place in units:
+            term = self._terms.get(place.partition)
+            if term is not None:
+                term.let_go(node)
+                self._dry.add(place.partition)
+        self._look()

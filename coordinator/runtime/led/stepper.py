@@ -1,0 +1,110 @@
+"""Steps shards that other nodes could lead: they are lost and gained, and their timers wait for leave."""
+
+from collections.abc import Callable, Sequence
+
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event, StoodStill, TimerFired, TopicsChanged, Unload
+from muster.coordinator.runtime.deadlines import Deadlines
+from muster.coordinator.runtime.flushing import Flushing
+from muster.coordinator.runtime.led.answers import LedAnswers
+from muster.coordinator.runtime.led.authority import Authority
+from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.ports import GroupLog
+from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
+from muster.coordinator.runtime.stepper import Reports, Stepper, script_line
+
+
+class LedDeadlines(Deadlines):
+    """A shard's timers fire by the authority's leave. Those that have none yet are kept by their slot (`patient`)."""
+
+    def __init__(self, slots: Sequence[Slot], authority: Authority) -> None:
+        super().__init__(slots)
+        self._authority = authority
+
+    def fire(self, heard_ms: int, now_ms: int, step: Callable[[Slot, Event, int], None]) -> int:
+        def by_leave(slot: Slot, event: Event, now_ms: int) -> None:
+            if self._authority.may_fire(slot.index):
+                step(slot, event, now_ms)
+            else:
+                assert isinstance(event, TimerFired), "nothing else comes due"
+                slot.patient.add(event.key)
+
+        return super().fire(heard_ms, now_ms, by_leave)
+
+
+class LedFlushing(Flushing):
+    """The authority hears of each append: it knows where the log ends then."""
+
+    def __init__(self, log: GroupLog, authority: Authority) -> None:
+        super().__init__(log)
+        self._authority = authority
+
+    def wrote(self, slot: Slot, now_ms: int) -> None:
+        super().wrote(slot, now_ms)
+        self._authority.wrote(slot.index, slot.appended)
+
+
+class LedStepper(Stepper):
+    answers: LedAnswers
+
+    def __init__(
+        self,
+        log: GroupLog,
+        slots: Sequence[Slot],
+        reports: Reports,
+        metrics: Metrics,
+        written_at_once: int,
+        authority: Authority,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(log, slots, reports, metrics, written_at_once)
+        self.answers = LedAnswers(metrics, authority, clock_ms)
+        self.deadlines = LedDeadlines(slots, authority)
+        self.flushing = LedFlushing(log, authority)
+
+    def activate(self, slot: Slot, core: Core, topics: TopicsChanged | None, now_ms: int) -> None:
+        slot.durable = slot.appended  # what former lives appended has been read, or is gone
+        super().activate(slot, core, topics, now_ms)
+
+    def leave(self, slot: Slot, why: str, now_ms: int) -> None:
+        """Give the shard up at once: whoever waits hears NOT_COORDINATOR, and so does who was promised an answer that
+        rests on what is not committed. It may be cut away by whoever leads next, and is never told as done (G1)."""
+        self.loads.forget(slot.index)
+        self.answers.forget_held(slot)
+        farewell = self._farewell(slot, now_ms)
+        slot.life += 1
+        slot.records.clear()
+        self._no_draft(slot)
+        self.starved.forget(slot.index)
+        slot.status = ShardStatus.UNLOADED
+        slot.why = ""
+        self.deadlines.forget(slot)
+        self.answers.release(slot, farewell.replies, farewell.notices)
+        slot.core = None
+        self.answers.refuse(slot, list(slot.unanswered))
+        self._reports.status(slot.index, slot.status, why)
+
+    def _farewell(self, slot: Slot, now_ms: int) -> Effects:
+        """What the core answers those who are parked."""
+        if slot.core is None:
+            return Effects()
+        event = Unload()
+        try:
+            return slot.core.step(event, now_ms)
+        except Exception as error:  # a bug stops nobody from leaving
+            self._reports.bug(script_line(slot.index, event, now_ms), error)
+            return Effects()
+
+    def starve(self, slot: Slot, why: str, now_ms: int) -> None:
+        """Its log takes nothing for now, as if it had no room; no step has to be undone for it."""
+        self.starved.refused(slot.index, why, now_ms)
+
+    def feed(self, slot: Slot, now_ms: int) -> None:
+        """It takes records again."""
+        if slot.index in self.starved.by_shard:
+            self.starved.looked_at(slot.index)
+            self.probe(slot, now_ms)
+
+    def move(self, slot: Slot, by_ms: int, now_ms: int) -> None:
+        """Its deadlines come later by that much."""
+        self.step(slot, StoodStill(0, by_ms), now_ms)

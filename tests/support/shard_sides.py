@@ -1,0 +1,98 @@
+"""Three nodes of a cluster in one process, each with an engine and a driver over what it leads."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.events import TopicsChanged
+from muster.coordinator.core.types import Limits
+from muster.coordinator.replication.shards.coordinating import Coordinating
+from muster.coordinator.replication.shards.group_log import ShardGroupLog
+from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from tests.support.sides import SideNode, Sides, unheard
+
+SHARDS = 2
+SESSION_MS = 3_000
+SEGMENT_BYTES = 1 << 20
+CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES)}
+FIRST = (Assignment((1, 2, 3)), Assignment((2, 3, 1)))
+GROUPS = Topic(OFFSETS, b"g" * 16, FIRST, CONFIGS, version=0)
+DIARY = Topic(LEDGER, b"d" * 16, FIRST, CONFIGS, version=0)
+SHARD = TopicPartition(OFFSETS, 0)
+
+
+class ShardNode:
+    """What a node has beside its side, for one life."""
+
+    def __init__(self, node: SideNode, commit_timeout_ms: int) -> None:
+        self.node = node
+        self.fatal: list[BaseException] = []
+        clock = Clock()
+        self.coordinating = Coordinating(node.side, session_ms=SESSION_MS, on_refusal=True, failed=unheard)
+        self.engine = LedEngine(
+            ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES),
+            SHARDS,
+            Limits(initial_rebalance_delay_ms=0, min_session_timeout_ms=100),
+            authority=self.coordinating,
+            commit_timeout_ms=commit_timeout_ms,
+            loads_elsewhere=True,
+        )
+        self.engine.submit_all(TopicsChanged({"t": 4}, ids={"t": b"t" * 16}))
+        self.driver = Driver(self.engine, clock, max_parked=1_000, on_notice=self._noticed, on_fatal=self.fatal.append)
+        self.coordinating.start(self.engine, self.driver, clock.now_ms)
+
+    def _noticed(self, notice: GroupChanged) -> None:
+        pass
+
+    async def stop(self) -> None:
+        await self.coordinating.stop()
+        with contextlib.suppress(TimeoutError):
+            await self.driver.close(0.05)
+        assert not self.fatal
+
+
+class ShardSides(Sides):
+    """`of[node id]` is there while the node is up."""
+
+    def __init__(self, directory: Path, *, commit_timeout_ms: int = 5_000) -> None:
+        super().__init__(directory)
+        self._commit_timeout_ms = commit_timeout_ms
+        self.of: dict[int, ShardNode] = {}
+
+    async def start(self, node: SideNode) -> None:
+        await super().start(node)
+        self.of[node.id] = ShardNode(node, self._commit_timeout_ms)
+
+    async def stop(self, node: SideNode) -> None:
+        await self.of.pop(node.id).stop()
+        await super().stop(node)
+
+    async def kill(self, node: SideNode) -> None:
+        shard_node = self.of.pop(node.id)
+        await node.side.abandon()
+        await shard_node.stop()
+        self.up.remove(node)
+        node.broker._lock.release()
+        self.standing.lost(node.id)
+
+    async def __aexit__(self, *error: object) -> None:
+        for each in self.of.values():
+            await each.stop()
+        await super().__aexit__(*error)
+
+    async def coordinator(self, place: TopicPartition = SHARD) -> ShardNode:
+        return self.of[(await self.leader(place)).id]
+
+
+def play(directory: Path, story: Callable[[ShardSides], Awaitable[None]], **settings: int) -> None:
+    async def run() -> None:
+        async with ShardSides(directory, **settings) as sides:
+            sides.standing.make(GROUPS, DIARY)
+            await story(sides)
+
+    asyncio.run(run())

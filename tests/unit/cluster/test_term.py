@@ -1,0 +1,192 @@
+"""A node's term as a shard's coordinator: what it may say, and when its timers run (G3 to G6)."""
+
+from muster.coordinator.cluster.lease import HOLD, LOAD, RUN, UNLOAD, Gap, Look, Promise, Source
+from muster.coordinator.cluster.term import Term
+from tests.support.led import EPOCH, SHARD, Cluster
+
+SESSION = 6_000
+LEASE = 5_880
+
+
+def shard(promise: Promise | None = None, *, end: int = 0, now_ms: int = 0) -> tuple[Cluster, Term]:
+    """In a later epoch than the first. Without a promise: nobody can believe to lead."""
+    cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2, end=end)
+    return cluster, Term(cluster.leader, promise or Promise(-SESSION), SESSION, now_ms)
+
+
+def fetch(cluster: Cluster, offset: int, now_ms: int, ledger: int = 0) -> None:
+    """Of both halves, twice: the second proves that the answer to the first was received."""
+    for at_ms in (now_ms - 1, now_ms):
+        cluster.fetch(2, offset, at_ms, half=0)
+        cluster.fetch(2, ledger, at_ms, half=1)
+
+
+def heard(at_ms: int, node: int = 3) -> Promise:
+    """Of a follower that received its leader's last answer then."""
+    promise, source = Promise(-SESSION), Source(node)
+    promise.follow(source)
+    source.received_ms = at_ms
+    promise.follow(None)
+    return promise
+
+
+def test_g3_an_append_is_committed_once_both_halves_of_it_are() -> None:
+    cluster, term = shard()
+    fetch(cluster, 0, 100)
+    cluster.write(5, 200, half=0)
+    cluster.write(2, 200, half=1)
+    assert not term.wrote(1)
+    assert term.committed() is None
+    cluster.fetch(2, 5, 300, half=0)
+    assert term.committed() is None
+    cluster.fetch(2, 2, 300, half=1)
+    assert term.committed() == 1
+    assert term.committed() is None
+
+
+def test_g3_what_is_written_later_waits_for_itself() -> None:
+    cluster, term = shard()
+    fetch(cluster, 0, 100)
+    for position, end in ((1, 5), (2, 8), (3, 9)):
+        cluster.write(end, 200)
+        term.wrote(position)
+    cluster.fetch(2, 8, 300)
+    assert term.committed() == 2
+    cluster.fetch(2, 9, 400)
+    assert term.committed() == 3
+
+
+def test_g2_what_a_load_has_read_beyond_the_high_watermark_waits_for_it() -> None:
+    cluster, term = shard(end=7)
+    assert not term.wrote(1)
+    fetch(cluster, 7, 100, ledger=7)
+    assert term.committed() == 1
+
+
+def test_g2_what_was_committed_before_waits_for_nothing() -> None:
+    cluster, term = shard(end=7)
+    fetch(cluster, 7, 100, ledger=7)
+    assert term.wrote(1)
+    assert term.committed() == 1
+
+
+def test_g4_nothing_may_leave_without_the_lease() -> None:
+    cluster, term = shard()
+    assert not term.may_answer(0)
+    fetch(cluster, 0, 100)
+    assert term.may_answer(100)
+    assert term.may_answer(100 + LEASE - 1)
+    assert not term.may_answer(100 + LEASE)
+
+
+def test_g4_there_is_no_lease_below_min() -> None:
+    cluster, term = shard()
+    fetch(cluster, 0, 100)
+    cluster.learns((1,), 5, 200)
+    assert not term.may_answer(200)
+    assert not term.enough
+
+
+def test_g5_a_new_leader_waits_for_a_session_after_the_last_answer_it_received() -> None:
+    cluster, term = shard(heard(1_000), now_ms=1_200)
+    for now_ms in range(1_300, 7_000, 100):
+        fetch(cluster, 0, now_ms)
+        assert not term.may_answer(now_ms)
+    fetch(cluster, 0, 7_000)
+    assert term.may_answer(7_000)
+
+
+def test_g5_its_own_start_counts_as_an_answer() -> None:
+    cluster, term = shard(Promise(1_000), now_ms=1_200)
+    fetch(cluster, 0, 6_999)
+    assert not term.may_answer(6_999)
+    assert term.may_answer(7_000)
+
+
+def test_g5a_sooner_once_the_node_has_let_go() -> None:
+    cluster, term = shard(heard(1_000), now_ms=1_200)
+    fetch(cluster, 0, 1_300)
+    assert term.waits_for(1_300) == [3]
+    term.let_go(3)
+    assert term.waits_for(1_300) == []
+    assert term.may_answer(1_300)
+
+
+def test_g5_who_led_the_epoch_before_goes_on_as_far_as_it_could_answer_then() -> None:
+    cluster, term = shard(heard(1_000), now_ms=1_200)
+    fetch(cluster, 0, 7_000)
+    assert term.may_answer(7_000)
+    cluster.write(5, 7_000)
+    term.wrote(1)
+    again = Cluster(isr=(1, 2), unit=SHARD, halves=2, end=5)
+    again.leader.epoch = EPOCH + 1
+    assert term.goes_on(again.leader)
+    assert term.waits_for(7_100) == []
+    assert not term.may_answer(7_100), "its followers have to prove it anew"
+    for at_ms in (7_200, 7_300):
+        for half in (0, 1):
+            again.fetch(2, 5, at_ms, half=half, epoch=EPOCH + 1)
+    assert term.may_answer(7_300)
+    assert term.committed() == 1
+
+
+def test_g5_who_led_longer_ago_does_not_go_on() -> None:
+    cluster, term = shard()
+    cluster.leader.epoch = EPOCH
+    later = Cluster(isr=(1, 2), unit=SHARD, halves=2)
+    later.leader.epoch = EPOCH + 2
+    assert not term.goes_on(later.leader)
+
+
+def test_g5_where_nobody_led_before_nobody_is_waited_for() -> None:
+    cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2)
+    cluster.leader.epoch = 0
+    term = Term(cluster.leader, Promise(0), SESSION, 0)
+    for half in (0, 1):
+        for at_ms in (100, 200):
+            cluster.fetch(2, 0, at_ms, half=half, epoch=0)
+    assert term.may_answer(200)
+
+
+def test_g6_before_the_first_lease_no_timer_fires_and_deadlines_move_by_all_of_it() -> None:
+    cluster, term = shard(heard(1_000), now_ms=1_200)
+    for now_ms in range(1_300, 7_000, 100):
+        fetch(cluster, 0, now_ms)
+        assert term.look(now_ms) == HOLD
+    fetch(cluster, 0, 7_000)
+    assert term.look(7_000) == Look(Gap.MOVE, 5_800)
+    assert term.look(7_001) == RUN
+
+
+def opened() -> tuple[Cluster, Term]:
+    cluster, term = shard()
+    fetch(cluster, 0, 100)
+    assert term.look(100).gap is Gap.MOVE
+    return cluster, term
+
+
+def test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap() -> None:
+    cluster, term = opened()
+    over = 100 + LEASE
+    assert term.look(over - 1) == RUN
+    assert term.look(over + 500) == HOLD
+    fetch(cluster, 0, over + 1_000)
+    assert term.look(over + 1_000) == Look(Gap.MOVE, 1_000)
+    assert term.look(over + 1_001) == RUN
+
+
+def test_g6_after_a_long_gap_the_shard_is_loaded_anew() -> None:
+    cluster, term = opened()
+    over = 100 + LEASE
+    assert term.look(over + 2_000) == UNLOAD
+    assert term.look(over + 3_000) == HOLD
+    fetch(cluster, 0, over + 4_000)
+    assert term.look(over + 4_000) == LOAD
+    assert term.look(over + 4_001) == RUN
+
+
+def test_l9_a_leader_that_is_over_says_nothing() -> None:
+    cluster, term = opened()
+    cluster.leader.shown(EPOCH + 1)
+    assert not term.may_answer(200)
+    assert not term.enough

@@ -21,7 +21,7 @@ SHARDS = 4
 class JoiningNode:
     """As much of a node as joins."""
 
-    def __init__(self, node: int, connect: str, directory: Path) -> None:
+    def __init__(self, node: int, connect: str, directory: Path, **settings: str) -> None:
         self.id = node
         self.settings = load_settings(
             overrides={
@@ -30,6 +30,7 @@ class JoiningNode:
                 "zookeeper.connect": connect,
                 "inter.broker.listeners": "127.0.0.1:0",
                 "offsets.topic.num.partitions": str(SHARDS),
+                **settings,
             }
         )
         self.joined = Joined(self.settings, None)

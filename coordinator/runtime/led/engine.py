@@ -13,6 +13,7 @@ its `Authority` also calls
 in the driver's thread, and sees to it that the driver looks for what may be told then.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from muster.coordinator.core.effects import Reply
@@ -51,6 +52,7 @@ class LedEngine(Engine):
         self._authority = authority
         self._commit_timeout_ms = commit_timeout_ms
         self._now_ms = 0
+        self._thin: set[int] = set()
         super().__init__(log, shards, limits, *args, **kwargs)
         for slot in self._slots:
             slot.status = ShardStatus.UNLOADED
@@ -61,6 +63,11 @@ class LedEngine(Engine):
         return LedStepper(
             log, slots, reports, metrics, written_at_once, self._authority, lambda: max(self._now_ms, self._turned_ms)
         )
+
+    @property
+    def starved(self) -> Mapping[int, str]:
+        """Of want of room. Who is in sync is told elsewhere."""
+        return {shard: why for shard, why in super().starved.items() if shard not in self._thin}
 
     # -- what a driver calls ------------------------------------------------------------------------------
 
@@ -88,8 +95,9 @@ class LedEngine(Engine):
         self._flushing.finish(job)
         failed = set(error.shards if isinstance(error, LogFailed) and error.shards is not None else job.positions)
         for shard in failed & job.positions.keys():
-            self._stepper.drop(self._slots[shard], f"its log cannot be flushed: {error}")
-            self._authority.broke(shard, str(error))
+            if self._slots[shard].status is not ShardStatus.UNLOADED:
+                self._stepper.drop(self._slots[shard], f"its log cannot be flushed: {error}")
+                self._authority.broke(shard, str(error))
         self._authority.flushed(job.positions.keys() - failed)
 
     # -- what the authority calls -------------------------------------------------------------------------
@@ -115,11 +123,13 @@ class LedEngine(Engine):
 
     def starve(self, shard: int, why: str, now_ms: int) -> None:
         """The shard's log takes no records for now (G3): who would write is refused, timers stand still."""
+        self._thin.add(shard)
         self._stepper.starve(self._slots[shard], why, now_ms)
 
     def feed(self, shard: int, now_ms: int) -> None:
         """The shard's log takes records again."""
         self._now_ms = now_ms
+        self._thin.discard(shard)
         self._stepper.feed(self._slots[shard], now_ms)
 
     def late(self, now_ms: int) -> bool:

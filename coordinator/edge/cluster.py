@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from muster.storage.topics.catalog import PRIVATE_TOPICS
+
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
 
@@ -41,7 +43,7 @@ class Cluster(Protocol):
         """The live nodes that have such a listener, by id."""
 
     def topics(self) -> "Mapping[str, TopicView]":
-        """All topics of the cluster, internal ones as well, by name."""
+        """All topics of the cluster by name, internal and private ones as well: clients are told by `shown`."""
 
     def partition(self, topic: str, number: int) -> "PartitionView | None":
         """Who leads it, and who has copies; None for what this node does not know."""
@@ -57,3 +59,12 @@ def leads(cluster: Cluster, shard: int) -> bool:
     """Whether the asking node coordinates the groups of a shard, as far as it knows."""
     view = cluster.partition(OFFSETS, shard)
     return view is not None and view.leader == cluster.me
+
+
+def shown(cluster: Cluster) -> "dict[str, TopicView]":
+    """All topics that clients may hear of, by name."""
+    return {name: topic for name, topic in cluster.topics().items() if name not in PRIVATE_TOPICS}
+
+
+def shown_topic(cluster: Cluster, name: str) -> "TopicView | None":
+    return None if name in PRIVATE_TOPICS else cluster.topics().get(name)

@@ -6,7 +6,7 @@ All of it as the node knows it, which may be behind by as much as a poll takes: 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from muster.coordinator.edge.cluster import KAFKA, NOBODY, Cluster, NodeAt
+from muster.coordinator.edge.cluster import KAFKA, NOBODY, Cluster, NodeAt, shown, shown_topic
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.clustered.making import Making
 from muster.coordinator.kafka.codec.codec import struct
@@ -48,10 +48,10 @@ class ClusterMetadata(MetadataHandlers):
         return Seen(version, frozenset(node.node_id for node in self.nodes()))
 
     def _topics(self) -> "Mapping[str, TopicView]":
-        return self._cluster.topics()
+        return shown(self._cluster)
 
     def _ids(self) -> "Mapping[bytes, TopicView]":
-        return {topic.topic_id: topic for topic in self._cluster.topics().values()}
+        return {topic.topic_id: topic for topic in shown(self._cluster).values()}
 
     async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:
         known, partitions = self._cluster.topics(), self._broker.settings.num_partitions
@@ -59,7 +59,7 @@ class ClusterMetadata(MetadataHandlers):
         return await self._making.make(missing) if missing else {}
 
     def _by_name(self, name: str, refused: Mapping[str, StorageError]) -> "TopicView":
-        topic = self._cluster.topics().get(name)
+        topic = shown_topic(self._cluster, name)
         if topic is not None and topic.partitions:
             return topic
         if topic is not None:

@@ -112,6 +112,21 @@ def test_what_lies_on_this_node_s_disk_is_no_topic_of_the_cluster() -> None:
     play(story, cluster=ThreeNodes().view)
 
 
+def test_what_nodes_keep_for_themselves_is_told_to_nobody() -> None:
+    cluster = ThreeNodes()
+    cluster.topics(__security={0: led(ME)})
+
+    async def story(door: Door) -> None:
+        answer = await door.ask("Metadata", 12, topics=None)
+        assert "__security" not in {topic.name for topic in answer.topics}
+        by_id = made("MetadataRequest.topics", name=None, topic_id=topic_id("__security"))
+        by_name = made("MetadataRequest.topics", name="__security")
+        answer = await door.ask("Metadata", 12, topics=[by_id, by_name], allow_auto_topic_creation=False)
+        assert [topic.error_code for topic in answer.topics] == [100, 3]
+
+    play(story, cluster=cluster.view)
+
+
 class Creates:
     """Topics by ZooKeeper: a creation ends when the test says so."""
 

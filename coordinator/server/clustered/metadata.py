@@ -1,0 +1,88 @@
+"""The Broker service of a node that is one of many: Metadata tells of all of them, and of all topics of the cluster."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from muster.coordinator.edge.cluster import GRPC, NOBODY, Cluster, shown, shown_topic
+from muster.coordinator.errors import ErrorCode
+from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import UnknownTopicOrPartition
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.service.broker import ROOM, BrokerService
+from muster.storage.service.shape import bounded
+
+if TYPE_CHECKING:
+    from muster.coordinator.cluster.image import PartitionView, TopicView
+
+
+class ClusterBrokerService(BrokerService):
+    """As its base; what it tells of the cluster may be behind by as much as a poll takes."""
+
+    def __init__(
+        self,
+        requests: LogRequests,
+        cluster: Cluster,
+        *,
+        advertised: Callable[[], tuple[str, int]],
+        room: Callable[[Any], int] = lambda call: ROOM,
+    ) -> None:
+        super().__init__(requests, node_id=cluster.me, advertised=advertised, room=room)
+        self._cluster = cluster
+
+    async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
+        bounded("topics", len(request.topics))
+        names = list(request.topics)
+        if request.all_topics:
+            known = shown(self._cluster).items()
+            names = [name for name, topic in known if request.include_internal or not topic.internal]
+        nodes = self._cluster.nodes(GRPC)
+        reachable = {node.node_id for node in nodes}
+        return pb.MetadataResponse(
+            brokers=[pb.NodeMetadata(node_id=node.node_id, host=node.host, port=node.port) for node in nodes],
+            cluster_id=self._broker.cluster_id,
+            controller_id=self._cluster.controller,
+            topics=await in_turns(lambda name: self._told(name, reachable), names),
+        )
+
+    def _told(self, name: str, reachable: set[int]) -> pb.TopicMetadata:
+        topic = shown_topic(self._cluster, name)
+        if topic is None:
+            return unknown(name)
+        if not topic.partitions:
+            why = f"topic '{name}' was made just now: nobody leads its partitions yet; ask again"
+            return pb.TopicMetadata(name=name, error_code=code(ErrorCode.LEADER_NOT_AVAILABLE), error_message=why)
+        return self._described(topic, reachable)
+
+    def _described(self, topic: "TopicView", reachable: set[int]) -> pb.TopicMetadata:
+        return pb.TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.internal,
+            partitions=[
+                self._partition(number, view, view.leader in reachable)
+                for number, view in sorted(topic.partitions.items())
+            ],
+        )
+
+    def _partition(self, number: int, view: "PartitionView", led: bool) -> pb.PartitionMetadata:
+        """Of a leader that just died nobody is told: whoever asked it would ask in vain."""
+        return pb.PartitionMetadata(
+            partition_index=number,
+            leader_id=view.leader if led else NOBODY,
+            leader_epoch=view.leader_epoch,
+            replica_nodes=view.replicas,
+            isr_nodes=view.isr,
+            offline_replicas=self._cluster.offline(view),
+            error_code=code(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
+        )
+
+
+def unknown(name: str) -> pb.TopicMetadata:
+    why = UnknownTopicOrPartition(f"There is no topic '{name}'. Create it first, or check its spelling.")
+    return pb.TopicMetadata(name=name, error_code=code(ErrorCode(why.code)), error_message=str(why))
+
+
+def code(number: ErrorCode) -> Any:
+    """Kafka's number; the generated enum is open, though its type says otherwise."""
+    return int(number)

@@ -99,6 +99,9 @@ class StandIn:
     def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
         return [1 << 20] * len(places)
 
+    def owner(self, group: str) -> None:
+        """All groups are this node's."""
+
     def health(self) -> NodeHealth:
         return NodeHealth(True, False, (), ())
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 OFFSETS = "__consumer_offsets"
 """The topic whose partitions are the shards of groups: who leads one coordinates its groups."""
 
-KAFKA, GRPC = "PLAINTEXT", "GRPC"
-"""Listeners, as registrations name them: Kafka's protocol and ours, whatever they are wrapped in."""
+KAFKA, GRPC, HTTP = "PLAINTEXT", "GRPC", "HTTP"
+"""Listeners, as registrations name them: Kafka's protocol, ours, and the page, whatever they are wrapped in."""
 
 NOBODY = -1
 """The leader of a partition that nobody leads, the controller where none is known."""
@@ -27,9 +27,18 @@ class NodeAt(NamedTuple):
     rack: str | None = None
 
 
+def at(node: NodeAt) -> str:
+    """Its address as HOST:PORT.
+
+    >>> at(NodeAt(1, "node-1", 9290)), at(NodeAt(2, "::1", 9290))
+    ('node-1:9290', '[::1]:9290')
+    """
+    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+
+
 class Cluster(Protocol):
     """What this node knows of its cluster; it may be behind by as much as a poll takes. Listeners go by the names that
-    registrations have: `PLAINTEXT` (Kafka's protocol), `GRPC`."""
+    registrations have: `KAFKA`, `GRPC`, `HTTP`."""
 
     @property
     def me(self) -> int:

@@ -14,6 +14,7 @@ from muster.coordinator.web import api, events, metrics_route, probes
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.counting import Counted, Meters, telling
+from muster.coordinator.web.elsewhere import at_their_owners
 from muster.coordinator.web.entry import Entry
 from muster.coordinator.web.guard import Guard
 from muster.coordinator.web.pages import routes as pages
@@ -29,12 +30,15 @@ def app_of(asks: Asks, settings: Settings, meters: Meters | None = None, gate: A
     tokens = Tokens()
     inner = Routes(
         routes=telling(
-            (
-                *probes.routes(asks),
-                *metrics_route.routes(asks),
-                *api.routes(asks, tokens, actions=settings.http_actions),
-                *events.routes(asks, settings.http_max_event_streams),
-                *pages.routes(asks, tokens, actions=settings.http_actions, entry=entry),
+            at_their_owners(
+                (
+                    *probes.routes(asks),
+                    *metrics_route.routes(asks),
+                    *api.routes(asks, tokens, actions=settings.http_actions),
+                    *events.routes(asks, settings.http_max_event_streams),
+                    *pages.routes(asks, tokens, actions=settings.http_actions, entry=entry),
+                ),
+                asks,
             )
         ),
         exception_handlers={HTTPException: refuse},

@@ -76,6 +76,17 @@ class NodeFacts:
     shards: int
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The node that coordinates a group."""
+
+    node_id: int
+    address: str
+    """HOST:PORT by which gRPC clients reach it."""
+    http_address: str
+    """Likewise for HTTP; empty where it serves none, or nobody knows where."""
+
+
 class Exposition(NamedTuple):
     """The answer to a scrape: its content type, and its bytes in pieces."""
 
@@ -103,6 +114,9 @@ class Asks(Protocol):
 
     def sees_group(self, group: str) -> bool:
         """Whether whoever is asking (`ASKING`) may know of this group."""
+
+    def owner(self, group: str) -> Owner | None:
+        """Which other node coordinates the group; None: this one, or nobody that is known."""
 
     def sees_node(self) -> bool:
         """Whether they may know how the node is: its metrics, and what is wrong with it."""

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
+from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Owner, Refused
 
 
 class AskedNode:
@@ -21,6 +21,8 @@ class AskedNode:
         self.conditions = Conditions(lambda: self.now_ms)
         self.shards = dict.fromkeys(range(4), True)
         self.draining = False
+        self.owners: dict[str, Owner] = {}
+        """Of the groups that other nodes coordinate."""
         self.asked: list[tuple[str, Message, Caller]] = []
         self.answers: dict[str, Callable[[Any], Message]] = {}
         self._started = True
@@ -48,6 +50,9 @@ class AskedNode:
 
     def sees_group(self, group: str) -> bool:
         return True
+
+    def owner(self, group: str) -> Owner | None:
+        return self.owners.get(group)
 
     def sees_node(self) -> bool:
         return True

@@ -10,7 +10,7 @@ from muster.coordinator.replication.view import ImageView
 ME = 7
 OTHERS = (8, 9)
 ALL = (ME, *OTHERS)
-PORTS = {"PLAINTEXT": 9092, "GRPC": 50051, "REPLICATION": 9093}
+PORTS = {"PLAINTEXT": 9092, "GRPC": 50051, "REPLICATION": 9093, "HTTP": 9291}
 
 
 def node(node_id: int, *, gone: bool = False, listeners: Sequence[str] = tuple(PORTS)) -> NodeView:

@@ -15,6 +15,7 @@ import structlog
 from google.protobuf.message import Message
 
 from muster.coordinator.config import Address, Settings
+from muster.coordinator.edge.cluster import GRPC, HTTP, at
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.transport.sockets import listening_socket
 from muster.coordinator.edge.transport.tls import Tls
@@ -24,6 +25,7 @@ from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.security.identity import Identity
 from muster.coordinator.server.dispatch import Kind, Method
@@ -31,15 +33,19 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.journal.lines import str_of
 from muster.coordinator.server.sight.measuring import Measuring
-from muster.coordinator.web.asks import ASKING, NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
+from muster.coordinator.web.asks import ASKING, NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Owner, Refused
 
 if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.web.listener import HttpListener
 
 BACKLOG = 512
 
 CALL_S = 30.0
 """The longest that an answer of the node is waited for."""
+
+SETTLED = (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
+"""Of a shard that is loaded, or is another node's."""
 
 log = structlog.get_logger("muster.http")
 
@@ -181,8 +187,11 @@ class Inside:
         conditions: Conditions,
         clock: Clock,
         sees: Sees | None = None,
+        cluster: "Cluster | None" = None,
     ) -> None:
+        """`cluster` knows the other nodes where this one is one of many."""
         self._sees = sees
+        self._cluster = cluster
         assert node.history is not None, "a node with a listener observes its groups"
         assert node.changes is not None, "a node with a listener observes its groups"
         self.history = node.history
@@ -231,6 +240,17 @@ class Inside:
         """See `Asks.sees_group`."""
         return self._sees is None or self._sees.may_see_group(ASKING.get(), group)
 
+    def owner(self, group: str) -> Owner | None:
+        """See `Asks.owner`."""
+        cluster = self._cluster
+        if cluster is None:
+            return None
+        shard = partition_for(group, self._node.engine.shards)
+        node, door = (cluster.coordinator(shard, listener) for listener in (GRPC, HTTP))
+        if node is None or node.node_id == cluster.me:
+            return None
+        return Owner(node.node_id, at(node), "" if door is None else at(door))
+
     def sees_node(self) -> bool:
         """See `Asks.sees_node`."""
         return self._sees is None or self._sees.may_see_node(ASKING.get())
@@ -251,7 +271,7 @@ class Inside:
         return NodeHealth(
             started=self._loaded_once,
             draining=self.draining,
-            loading=tuple(shard for shard, each in enumerate(status) if each is not ShardStatus.ACTIVE),
+            loading=tuple(shard for shard, each in enumerate(status) if each not in SETTLED),
             conditions=self._conditions.current(),
         )
 

@@ -1,0 +1,58 @@
+"""Where a group's page is, and which shards are missed, at a node that is one of three."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.history import History
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.doors.http import Inside
+from muster.coordinator.web.asks import Owner
+from tests.support.cluster_image import ThreeNodes, led, node
+from tests.support.web import web_settings
+
+SHARDS = 3
+
+
+def inside(cluster: Cluster | None, *status: ShardStatus) -> Inside:
+    told = status or (ShardStatus.ACTIVE,) * SHARDS
+    engine = SimpleNamespace(shards=SHARDS, status=told.__getitem__)
+    whole = SimpleNamespace(engine=engine, history=History(10_000), changes=Changes("test"))
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    conditions = Conditions(lambda: 0)
+    return Inside(cast(Any, whole), web_settings(), {}, (), conditions, cast(Any, clock), cluster=cluster)
+
+
+def group_of(shard: int) -> str:
+    return next(name for number in range(1000) if partition_for(name := f"g{number}", SHARDS) == shard)
+
+
+def test_a_group_is_owned_by_the_leader_of_its_shard_and_shown_where_that_serves_http() -> None:
+    cluster = ThreeNodes(SHARDS)
+    cluster.nodes(node(8, listeners=["GRPC", "HTTP"]), node(9, listeners=["GRPC"]))
+    here, elsewhere, unseen = (inside(cluster.view).owner(group_of(shard)) for shard in range(SHARDS))
+    assert here is None
+    assert elsewhere == Owner(8, "node-8.example:50051", "node-8.example:9291")
+    assert unseen == Owner(9, "node-9.example:50051", "")
+
+
+def test_nobody_is_named_where_nobody_coordinates_or_there_is_no_cluster() -> None:
+    cluster = ThreeNodes(SHARDS)
+    cluster.topics(__consumer_offsets={1: led(-1)})
+    assert inside(cluster.view).owner(group_of(1)) is None
+    assert inside(None).owner(group_of(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "missed"),
+    [(ShardStatus.UNLOADED, ()), (ShardStatus.LOADING, (1,)), (ShardStatus.FAILED, (1,)), (ShardStatus.ACTIVE, ())],
+)
+def test_shards_of_other_nodes_are_not_missed(status: ShardStatus, missed: tuple[int, ...]) -> None:
+    found = inside(ThreeNodes(SHARDS).view, ShardStatus.ACTIVE, status, ShardStatus.ACTIVE).health()
+    assert found.loading == missed
+    assert found.started == (status is not ShardStatus.LOADING)

@@ -6,33 +6,47 @@ recovered; then the node registers, and hears how the cluster stands before anyb
 
 import asyncio
 import os
+import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
 from muster.coordinator.cluster.controller import settings as rules
 from muster.coordinator.cluster.controller.effects import Note
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, Endpoint, Node
-from muster.coordinator.cluster.image import Changes
+from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
+from muster.coordinator.replication.admin.planning import Planning
+from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.led_broker import LedBroker
+from muster.coordinator.replication.requests import ClusterRequests
+from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
+from muster.coordinator.replication.shards.group_log import ShardGroupLog
 from muster.coordinator.replication.side import Around, ClusterSide, Seated, monotonic_ms, wall_ms
 from muster.coordinator.replication.view import ImageView
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller
 from muster.coordinator.replication.wire.links import REPLICATION, Calling
 from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import PartitionCountConflict
+from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.server.service.observed import ObservedGroups
 from muster.coordinator.zookeeper.cluster.registration import Registration
 from muster.coordinator.zookeeper.connect import Session, SessionState
 from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.observer import Observer, Tell
 from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
 from muster.coordinator.zookeeper.registry import cluster_id_of
-from muster.storage.topics.catalog import format_id
+from muster.storage.broker.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -57,6 +71,13 @@ class Joined:
 
     side: ClusterSide
     view: ImageView
+    broker: LedBroker
+    """The log, for this node's doors."""
+    requests: ClusterRequests
+    group_log: ShardGroupLog
+    engine: Callable[..., Engine]
+    """Makes the engine of a node whose shards are the cluster's."""
+    admin: ClusterAdmin
 
     def __init__(self, settings: Settings, certificates: "Certificates | None") -> None:
         door = settings.replication_door
@@ -73,6 +94,7 @@ class Joined:
         self._seat: Seat | None = None
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
+        self._fail: Callable[[BaseException], None] = lambda why: None
 
     @property
     def bound(self) -> Address:
@@ -95,24 +117,26 @@ class Joined:
         """Free a port that was never served."""
         self._door.give_back()
 
-    async def meet(self, own: str | None) -> str:
-        """Connect, and agree on the cluster's id; `own` is what the data directory says. Raises Unreachable,
-        ExtraMissing, ClusterMismatch."""
+    async def meet(self, own: str | None, fresh: str, seen: Tell) -> str:
+        """Connect, and agree on the cluster's id: `own` is what the data directory says, `fresh` the one for a new
+        cluster. `seen` gets what is seen of groups. Raises Unreachable, ExtraMissing, ClusterMismatch."""
         await self.session.open()
         self.session.on_state(self._session_changed)
-        return await cluster_id_of(self.session, own, format_id(os.urandom(ID_BYTES)))
+        self.observer = Observer(self.session, seen)
+        self.groups = ObservedGroups(self.observer, self.session.connection_timeout_ms)
+        return await cluster_id_of(self.session, own, fresh)
 
-    async def enter(self, broker: "Broker", doors: Callable[[], tuple[Endpoint, ...]]) -> None:
-        """Register, and return once it is known how the cluster stands. doors: where clients are told to go; the first
-        is for those who know of one only.
+    async def enter(self, broker: "Broker", grpc: Address, kafka: Address | None) -> None:
+        """Register, and return once it is known how the cluster stands. grpc, kafka: where clients are told to go.
 
         Raises OtherKind, IdTaken, NoController, and ZooKeeper's weather.
         """
         settings = self._settings
+        doors = client_doors(grpc, kafka)
         self._registration = registration = Registration(
             self.session,
-            lambda: self._node(broker, doors()),
-            first=lambda: doors()[0],
+            lambda: self._node(broker, doors),
+            first=lambda: doors[0],
             wall_ms=wall_ms,
             on_registered=self._registered,
         )
@@ -134,8 +158,40 @@ class Joined:
         registration.start()
         seat.start()
         await self._hear()
+        self.broker = LedBroker(broker, self.side)
+        self.requests = ClusterRequests(self.broker, self.side)
+        showing = Showing(self.side.image, self.side.on_learned)
+        planning = Planning(self.side.image, settings, settings.default_replication_factor, random.randrange)
+        topics = ClusterTopics(self.session, showing, planning, partial(os.urandom, ID_BYTES))
+        self.requests.topics = cast(TopicRequests, topics)
+        self.admin = ClusterAdmin(self.session, showing)
+        self.shards = shards_of(self.side.image) or settings.offsets_topic_num_partitions
+        self.group_log = ShardGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
+        self._coordinating = Coordinating(
+            self.side,
+            session_ms=settings.zookeeper_session_timeout_ms,
+            on_refusal=settings.broker_eviction_on_refusal,
+            failed=self._failed,
+        )
+        self.engine = partial(
+            LedEngine, authority=self._coordinating, commit_timeout_ms=settings.offsets_commit_timeout_ms
+        )
 
-    async def leave(self) -> None:
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: Driver,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """From now on have the groups of the shards that this node leads in the engine, which `engine` has made. fail:
+        hears of mistakes of the program, and that the cluster has another number of shards than this node."""
+        assert isinstance(engine, LedEngine), "it was made by `engine`"
+        self._fail = fail
+        self._coordinating.start(engine, driver, clock_ms)
+        self.side.failure.add_done_callback(self._side_failed)
+
+    async def let_go(self) -> None:
         """A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
         settings = self._settings
         if not settings.controlled_shutdown_enable or self._seat is None or self._registration is None:
@@ -152,21 +208,36 @@ class Joined:
                 return
             log.info("the node still leads", code=answer.error.name, partitions=len(answer.remaining))
 
-    async def close(self, *, grace_s: float = 1.0) -> None:
+    async def close(self, grace_s: float = 1.0) -> None:
         """Be no part of it any more. What was copied is flushed; the session ends, and with it the registration."""
         self._on_touch = lambda in_touch: None
+        if hasattr(self, "observer"):
+            await self.observer.stop()
         if self._seat is not None:
             await self._seat.close()
+        if hasattr(self, "_coordinating"):
+            await self._coordinating.stop()
         if hasattr(self, "side"):
             await self.side.stop(grace_s)
         if self._registration is not None:
             await self._registration.stop()
         await self.session.close()
+        self._door.give_back()
 
-    def tell_touch(self, on_touch: Callable[[bool], None]) -> None:
-        """Say from now on whether ZooKeeper is in reach."""
+    # As `ZooKeeperSide` has it.
+
+    def start(self, on_touch: Callable[[bool], None]) -> None:
+        """Watch groups of that era, and say from now on whether ZooKeeper is in reach."""
         self._on_touch = on_touch
+        self.observer.start()
         on_touch(self.session.state is SessionState.CONNECTED)
+
+    def has_elsewhere(self, topic: str) -> bool:
+        """All nodes know of the same topics."""
+        return False
+
+    def topics_changed(self) -> None:
+        """Topics come from there."""
 
     # What the rest of the cluster is told.
 
@@ -186,6 +257,21 @@ class Joined:
     def _learned(self, changes: Changes) -> None:
         if not self._entered.done():
             self._entered.set_result(None)
+        elif OFFSETS in changes.configs and (made := shards_of(self.side.image)) not in (0, self.shards):
+            self._failed(
+                PartitionCountConflict(
+                    f"the cluster's {OFFSETS} has {made} partitions, made by another node's "
+                    f"offsets.topic.num.partitions; this one has {self.shards}: start it again, and it takes the "
+                    "cluster's"
+                )
+            )
+
+    def _failed(self, why: BaseException) -> None:
+        self._fail(why)
+
+    def _side_failed(self, failure: "asyncio.Future[None]") -> None:
+        if not failure.cancelled() and (why := failure.exception()) is not None:
+            self._fail(why)
 
     def _registered(self, epoch: int) -> None:
         self.side.registered(epoch)
@@ -233,6 +319,12 @@ class Joined:
                 log.warning("ZooKeeper is out of reach; what is in sync goes on", zookeeper=where)
             case SessionState.LOST:
                 log.warning("the session is over; the node registers anew once it can", zookeeper=where)
+
+
+def shards_of(image: Image) -> int:
+    """How many there are, by the cluster; 0 while nobody has made them."""
+    topic = image.topics.get(OFFSETS)
+    return 0 if topic is None else len(topic.partitions)
 
 
 def client_doors(grpc: Address, kafka: Address | None) -> tuple[Endpoint, ...]:

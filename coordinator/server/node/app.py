@@ -1,8 +1,7 @@
 """The composition root: one node made of settings, started and stopped in order."""
 
 import asyncio
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.audit import Tell
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
@@ -39,6 +39,7 @@ from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
 from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
+from muster.coordinator.server.node.ground import Ground
 from muster.coordinator.server.node.lags import meter_of
 from muster.coordinator.server.node.limits import (
     answer_room,
@@ -53,7 +54,7 @@ from muster.coordinator.server.node.resources import Resources
 from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
-from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
+from muster.coordinator.server.node.zookeeper import ZooKeeperSide
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.central_session import NO_ELECTION
 from muster.coordinator.server.service.control import GroupControl
@@ -62,17 +63,15 @@ from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.watch import Watchers
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
-from muster.storage.disk.files import RealFiles
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
 from muster.storage.service.staging import StagingService
 from muster.storage.staging.staging import Staging
-from muster.storage.topics.catalog import format_id
-from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.changes import Changes
     from muster.coordinator.observe.history import History
+    from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.security import Security
 
 LAST_WORDS_S = 0.5
@@ -107,13 +106,11 @@ class Node:
         self._observing = observing_of(settings, self._clock.now_ms, self._watchers.looked_at)
         self._tracing = tracing_of(settings)
         self._http = http_of(settings)
-        self._zookeeper: ZooKeeperSide | None = None
         self._central: CentralElection | None = None
         self.telling = Telling(self._clock, lambda: self._observing.changes.note("") if self._observing else None)
         self._isolation = Isolation(isolation_limits(settings))
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
-        self._cluster_id: str | None = None
         self._security: Security | None = None
 
     @property
@@ -167,19 +164,20 @@ class Node:
             if self._http is not None and not self._http.bind():
                 self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
                 self._observing = self._observing if self._settings.scaler_enable else None
-            # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
-            fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
-            group_log = None if fresh else await asyncio.to_thread(self._open_log)
-            await self._meet_zookeeper()
-            if group_log is None:
-                group_log = await asyncio.to_thread(self._open_log)
+            self._ground = Ground(self._settings, self._clock, self._certificates, self._doors)
+            await self._ground.take(self._group_seen)
+            self.broker = self._ground.disk
             self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
-            self._load_groups(group_log)
-            await self._register()
+            if self._ground.joined is None:
+                self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
+                self.engine.load(self._loaded_ms)
+            await self._ground.register()
+            if self._ground.joined is not None:
+                self._stand_by(self._ground.joined)
         except BaseException:
-            if hasattr(self, "broker"):
-                self.broker.close()
-            await self._leave_zookeeper()
+            if hasattr(self, "_ground"):
+                await self._ground.leave()
+                await self._ground.close()
             await self._listener.give_back()
             for door in (self._kafka, self._http):
                 if door is not None:
@@ -202,23 +200,12 @@ class Node:
         self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(
-            self._settings, self._clock, conditions, self.broker, self._group_log, self.engine, self._certificates
+            self._settings, self._clock, conditions, self._ground.disk, self._group_log, self.engine, self._certificates
         )
         await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
-            await self._kafka.start(
-                self.driver,
-                self.log_requests,
-                instruments=self._instruments,
-                shards=self.engine.shards,
-                partitions=lambda: self._partitions,
-                observed=self._zookeeper.groups if self._zookeeper is not None else None,
-                elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
-                tell=tell,
-                security=self._security,
-                tls=secured_by.tls_of(self._certificates, "kafka"),
-            )
+            await self._serve_kafka(self._kafka, tell)
         if self._http is not None:
             from muster.coordinator.server.doors.http import Inside
 
@@ -227,8 +214,8 @@ class Node:
                 self, self._settings, table, malformed, conditions, self._clock, secured_by.sees_of(self._security)
             )
             await self._http.start(inside, gate, secured_by.tls_of(self._certificates, "http"))
-        if self._zookeeper is not None:
-            self._zookeeper.start(self._report_zookeeper)
+        if self._ground.zookeeper is not None:
+            self._ground.zookeeper.start(self._report_zookeeper)
         if self._central is not None:
             self._central.start()
         self.driver.opened(self._loaded_ms)
@@ -236,10 +223,35 @@ class Node:
         tell_where(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
         return self._bound
 
+    async def _serve_kafka(self, door: KafkaDoor, tell: Tell) -> None:
+        zookeeper = self._ground.zookeeper
+        await door.start(
+            self.driver,
+            self.log_requests,
+            instruments=self._instruments,
+            shards=self.engine.shards,
+            partitions=lambda: self._partitions,
+            observed=zookeeper.groups if zookeeper is not None else None,
+            elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
+            tell=tell,
+            security=self._security,
+            tls=secured_by.tls_of(self._certificates, "kafka"),
+            cluster=self._ground.joined.view if self._ground.joined is not None else None,
+        )
+
     async def stop(self) -> None:
-        """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port."""
+        """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port.
+
+        One of many first lets others lead what it leads, as far as they can: its clients hear where to go while it
+        answers them yet.
+        """
         log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
-        await self._leave_zookeeper()
+        if self._central is not None:
+            await self._central.stop()
+        if self._ground.joined is not None:
+            await self._ground.joined.let_go()
+        else:
+            await self._ground.leave()
         await self._listener.announce_shutdown()
         self.methods.drain()
         for door in (self._kafka, self._http):
@@ -256,59 +268,31 @@ class Node:
                 await door.close(LAST_WORDS_S)
         self._upkeep.stop()
         await close(self._observing, self._tracing)
-        await asyncio.to_thread(self.broker.close)
+        await self._ground.leave()
+        await self._ground.close()
         self._isolation.close()
         await self._listener.stop(LAST_WORDS_S)
         self._lines.close()
         await secured_by.stop(self._security)
         log.info("stopped")
 
-    async def _meet_zookeeper(self) -> None:
-        """Connect, and agree on the cluster's id before a data directory is made for it."""
-        settings = self._settings
-        if not settings.zookeeper_connect:
-            return
-        self._zookeeper = await ZooKeeperSide.open(
-            settings,
-            self._clock,
-            lambda: registration_of(
-                self.advertised, self._kafka.advertised if self._kafka else None, self._clock.now_ms()
-            ),
-            lambda: {name: topic.partitions for name, topic in self.broker.topics().items() if not topic.internal},
-            self._group_seen,
-        )
-        own = known_cluster_id(RealFiles(), str(settings.data_dir))
-        self._cluster_id = await self._zookeeper.cluster_id(own, format_id(os.urandom(16)))
-
     def _group_seen(self, event: GroupObserved | GroupUnseen) -> None:
         self.driver.tell(partition_for(event.group_id, self.engine.shards), event)
-
-    async def _register(self) -> None:
-        if self._zookeeper is not None:
-            await self._zookeeper.register()
 
     def _report_zookeeper(self, in_touch: bool) -> None:
         self.telling.tell(ZOOKEEPER, serving=in_touch)
 
-    async def _leave_zookeeper(self) -> None:
-        zookeeper, self._zookeeper = self._zookeeper, None
-        if self._central is not None:
-            await self._central.stop()
-        if zookeeper is not None:
-            await zookeeper.close()
+    def _stand_by(self, joined: "Joined") -> None:
+        """One of many: which groups are coordinated here is for the cluster to say, again and again."""
+        self.broker = joined.broker
+        self._have_groups(joined.group_log, joined.shards, joined.engine)
 
-    def _open_log(self) -> BrokerGroupLog:
-        """Lock the data directory, and open what lies there."""
-        settings = self._settings
-        self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
-        return BrokerGroupLog(self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes)
-
-    def _load_groups(self, group_log: BrokerGroupLog) -> None:
+    def _have_groups(self, group_log: BrokerGroupLog, shards: int, make: Callable[..., Engine] = Engine) -> None:
         settings = self._settings
         self._group_log = group_log
-        self.engine = Engine(
+        self.engine = make(
             group_log,
-            settings.offsets_topic_num_partitions,
+            shards,
             limits_of(settings),
             Shard,
             on_bug=report_bug,
@@ -320,13 +304,12 @@ class Node:
         self._log_span = partial(log_span, self.broker)
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
         self._loaded_ms = self._clock.now_ms()
-        self.engine.load(self._loaded_ms)
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         report_status(self.telling.conditions, shard, status, why, self.engine.report(shard))
-        if status is ShardStatus.ACTIVE and self._zookeeper is not None:
+        if status is ShardStatus.ACTIVE and (zookeeper := self._ground.zookeeper) is not None:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
-            self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
+            zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
     def _start_driver(self) -> None:
         self.driver = Driver(
@@ -352,15 +335,18 @@ class Node:
             rights_of=secured_by.rights_of(self._security),
             central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
-        if self._zookeeper is not None:
+        zookeeper = self._ground.zookeeper
+        if isinstance(zookeeper, ZooKeeperSide):  # in a cluster the shard's leader coordinates central groups
             self._central = CentralElection(
-                self._zookeeper.session,
+                zookeeper.session,
                 self._settings.node_id,
                 lambda: self.advertised,
                 partial(cores, self.engine),
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
+        if self._ground.joined is not None:
+            self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail)
         self.broker.on_logs_changed(LongLived().changed)
 
     def _measure(self) -> None:
@@ -407,12 +393,12 @@ class Node:
             isolation=self._isolated_simulations,
             assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
             plugins=dict(limits_of(self._settings).plugins),
-            observed=self._zookeeper.groups if self._zookeeper is not None else None,
+            observed=self._ground.zookeeper.groups if self._ground.zookeeper is not None else None,
             central=self._central,
             history=self.history,
             rights_of=secured_by.rights_of(self._security),
         )
-        self.log_requests = LogRequests(self.broker)
+        self.log_requests = LogRequests(self.broker) if self._ground.joined is None else self._ground.joined.requests
         records = BrokerService(
             self.log_requests,
             node_id=self._settings.node_id,
@@ -430,8 +416,8 @@ class Node:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
         self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
-        if self._zookeeper is not None:
-            self._zookeeper.topics_changed()
+        if self._ground.zookeeper is not None:
+            self._ground.zookeeper.topics_changed()
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
@@ -443,6 +429,9 @@ class Node:
                 await self.methods.quiet()
         except TimeoutError:
             log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
+
+    def _doors(self) -> tuple[Address, Address | None]:
+        return self.advertised, self._kafka.advertised if self._kafka else None
 
     def _fail(self, bug: BaseException) -> None:
         log.error("the node cannot go on", exc_info=bug)

@@ -40,11 +40,6 @@ KEPT_BYTES = 128 << 20
 SWITCH_S = 0.001
 """How long a thread that computes (a replay, a compaction, topics in the making) may keep the event loop waiting."""
 
-UNFINISHED = (
-    "inter.broker.listeners is {}, but nodes that keep copies for each other are not finished in this version, and "
-    "nothing would be copied; leave it empty"
-)
-
 log = structlog.get_logger("muster.node")
 
 
@@ -68,9 +63,6 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
 
 
 async def serve(settings: Settings, announce: TextIO | None) -> int:
-    if settings.inter_broker_listeners:
-        print(f"error: {UNFINISHED.format(settings.inter_broker_listeners)}", file=sys.stderr)
-        return EXIT_FAILURE
     stop = asyncio.Event()
     catch_signals(stop)
     node = Node(settings)

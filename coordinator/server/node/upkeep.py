@@ -2,14 +2,13 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from muster.coordinator.config import Settings
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.health.disk_room import DiskRoom, LastRoom
 from muster.coordinator.server.health.log_troubles import LogTroubles
@@ -33,6 +32,11 @@ TICK_S = 1.0
 log = structlog.get_logger("muster.node")
 
 
+class HasLosses(Protocol):
+    def take_losses(self) -> list[str]:
+        """See `BrokerGroupLog.take_losses`."""
+
+
 class Upkeep:
     """Two tasks on the loop that makes it, from then on until `stop`. What they find goes to the node's conditions."""
 
@@ -42,7 +46,7 @@ class Upkeep:
         clock: Clock,
         conditions: Conditions,
         broker: Broker,
-        group_log: BrokerGroupLog,
+        group_log: HasLosses,
         engine: Engine,
         certificates: "Certificates | None" = None,
     ) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, Endpoint
-from muster.coordinator.config import load_settings
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS
+from muster.coordinator.config import Address, load_settings
 from muster.coordinator.server.clustered.joined import Joined
 from muster.coordinator.zookeeper.registry import IdTaken
 from muster.storage.broker.broker import Broker
@@ -37,9 +37,9 @@ class JoiningNode:
 
     async def start(self) -> None:
         self.joined.bind()
-        cluster = await self.joined.meet(None)
+        cluster = await self.joined.meet(None, "c9vPX0gkTYG0pVvlwLZ_sQ", lambda event: None)
         self.broker = Broker(self.settings.data_dir, self.settings, node_id=self.id, cluster_id=cluster)
-        await self.joined.enter(self.broker, lambda: (Endpoint("GRPC", "127.0.0.1", 9000 + self.id),))
+        await self.joined.enter(self.broker, Address("127.0.0.1", 9000 + self.id), None)
 
     async def stop(self) -> None:
         await self.joined.close()

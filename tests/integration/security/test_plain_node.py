@@ -22,9 +22,9 @@ async def run():
 
 asyncio.run(run())
 ours = "muster.coordinator."
-heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.handshakes", ours + "edge.paced")
+heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.transport.handshakes", ours + "edge.paced")
 heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
-heavy += (ours + "cluster", ours + "replication")
+heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered", ours + "runtime.led")
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 """
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -113,17 +114,29 @@ class KcatWorker(Worker):
                 self.assigned = sorted({*self.assigned, *partitions})
 
 
+class Reached(Protocol):
+    """Where clients reach a node, or the nodes of a cluster."""
+
+    @property
+    def kafka_address(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    def log_tail(self) -> str: ...
+
+
 class Stage:
     """A topic, its producer and the members of one group."""
 
-    def __init__(self, node: NodeProcess, assignor: str) -> None:
+    def __init__(self, node: Reached, assignor: str) -> None:
         self.node, self.assignor = node, assignor
         self.topic = self.group = f"group-{next(numbers)}"
         self.workers: list[Worker] = []
         self.sent = [0] * PARTITIONS
         settings = {"bootstrap.servers": node.kafka_address, "log_level": 0}
         admin = AdminClient(settings)
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(PATIENCE_S)
+        admin.create_topics([NewTopic(self.topic, PARTITIONS)])[self.topic].result(PATIENCE_S)
         self._producer = Producer(settings | {"linger.ms": 5})
 
     def start(self, library: str, **more: str) -> Worker:
@@ -215,7 +228,7 @@ def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
 
 
 @contextmanager
-def stage(node: NodeProcess, assignor: str) -> Iterator[Stage]:
+def stage(node: Reached, assignor: str) -> Iterator[Stage]:
     made = Stage(node, assignor)
     try:
         yield made

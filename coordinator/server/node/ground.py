@@ -1,0 +1,108 @@
+"""What a node stands on: its data directory, and its place among others, where it has one."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
+from muster.coordinator.zookeeper.observer import Tell
+from muster.storage.broker.broker import Broker
+from muster.storage.disk.files import RealFiles
+from muster.storage.topics.catalog import format_id
+from muster.storage.topics.data_dir import is_fresh, known_cluster_id
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.clustered.joined import Joined
+    from muster.coordinator.server.security.tls.listeners import Certificates
+
+
+class Ground:
+    """Made in the loop it lives in, then `take`n; `leave` ends it. doors: where clients reach it, by gRPC and, if they
+    do, by Kafka's protocol, once its ports are known."""
+
+    disk: Broker
+    """The log as it lies in the data directory."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        certificates: "Certificates | None",
+        doors: Callable[[], tuple[Address, Address | None]],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._doors = doors
+        self.joined = self._join(certificates)
+        """The cluster that it is one node of; None for a node on its own, and for nodes beside each other."""
+        self.zookeeper: ZooKeeperSide | Joined | None = self.joined
+
+    async def take(self, seen: Tell) -> None:
+        """Lock the data directory, open what lies there, and meet ZooKeeper. `seen` gets what is seen of groups.
+
+        What is known to be this node's is locked first; what is to be made waits until ZooKeeper has named the cluster.
+        """
+        fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
+        if not fresh:
+            await asyncio.to_thread(self._open, None)
+        cluster_id = await self._meet(seen)
+        if fresh:
+            await asyncio.to_thread(self._open, cluster_id)
+
+    async def group_log(self) -> BrokerGroupLog:
+        """That of a node which keeps its groups by itself. Raises PartitionCountConflict."""
+        settings = self._settings
+        count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
+        return await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
+
+    async def register(self) -> None:
+        """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands."""
+        if self.joined is not None:
+            await self.joined.enter(self.disk, *self._doors())
+        elif isinstance(self.zookeeper, ZooKeeperSide):
+            await self.zookeeper.register()
+
+    async def leave(self) -> None:
+        zookeeper, self.zookeeper = self.zookeeper, None
+        if zookeeper is not None:
+            await zookeeper.close()
+
+    async def close(self) -> None:
+        """Give the data directory back."""
+        if hasattr(self, "disk"):
+            await asyncio.to_thread(self.disk.close)
+
+    def _join(self, certificates: "Certificates | None") -> "Joined | None":
+        if not self._settings.inter_broker_listeners:
+            return None
+        from muster.coordinator.server.clustered.joined import Joined
+
+        joined = Joined(self._settings, certificates)
+        joined.bind()
+        return joined
+
+    def _open(self, cluster_id: str | None) -> None:
+        settings = self._settings
+        self.disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
+
+    async def _meet(self, seen: Tell) -> str | None:
+        """The cluster's id, agreed on before a data directory is made for it; None where there is nobody to ask."""
+        settings = self._settings
+        if not settings.zookeeper_connect:
+            return None
+        own = known_cluster_id(RealFiles(), str(settings.data_dir))
+        fresh = format_id(os.urandom(16))
+        if self.joined is not None:
+            return await self.joined.meet(own, fresh, seen)
+        self.zookeeper = side = await ZooKeeperSide.open(
+            settings,
+            self._clock,
+            lambda: registration_of(*self._doors(), self._clock.now_ms()),
+            lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
+            seen,
+        )
+        return await side.cluster_id(own, fresh)

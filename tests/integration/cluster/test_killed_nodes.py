@@ -1,0 +1,175 @@
+"""Three real nodes and Kafka's clients: what was acknowledged outlives whoever is killed, frozen, or loses its disk."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.pace import Patience
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+TOPIC = "orders"
+PARTITIONS = 6
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def cluster(zookeeper: str, tmp_path: Path) -> Iterator[ClusterNodes]:
+    with running_cluster(tmp_path, zookeeper) as running:
+        yield running
+
+
+class Numbered:
+    """A producer of numbered records, acks=all, and what was acknowledged to it."""
+
+    def __init__(self, cluster: ClusterNodes) -> None:
+        self._cluster = cluster
+        self.admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
+        self.admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(PATIENCE_S)
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.kafka_address, "linger.ms": 5, "enable.idempotence": True, "log_level": 0}
+            # A leader that stands still answers nothing: it asks who leads once this is over.
+            | {"socket.timeout.ms": 3_000, "request.timeout.ms": 2_500}
+        )
+        self._next = 0
+        self.acked: dict[tuple[int, int], bytes] = {}
+        self.failed: list[str] = []
+
+    def send(self, count: int) -> None:
+        """So many; returns once all are acknowledged, or have failed."""
+        for number in range(self._next, self._next + count):
+            self._producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._answered)
+            self._producer.poll(0)
+        self._next += count
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def _answered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+            return
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert isinstance(value, bytes)
+        self.acked[partition, offset] = value
+
+    def leader_of(self, partition: int) -> int:
+        leader: int = self.admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions[partition].leader
+        return leader
+
+    def until_in_sync(self, replicas: int = 3) -> None:
+        def whole() -> bool:
+            found = self.admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions.values()
+            return all(len(each.isrs) == replicas and each.leader >= 0 for each in found)
+
+        until(whole, self._cluster.log_tail)
+
+    def read(self) -> dict[tuple[int, int], bytes]:
+        """All records there are, as far as was acknowledged, by a consumer."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._cluster.kafka_address, "group.id": "reader", "log_level": 0}
+            | {"auto.offset.reset": "earliest", "enable.auto.commit": False, "socket.timeout.ms": 3_000}
+        )
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        found: dict[tuple[int, int], bytes] = {}
+        patience = Patience(PATIENCE_S)
+        while len(found.keys() & self.acked.keys()) < len(self.acked) and patience.lasts():
+            for message in consumer.consume(1000, timeout=0.2):
+                if message.error() is None:
+                    partition, offset, value = message.partition(), message.offset(), message.value()
+                    assert partition is not None
+                    assert offset is not None
+                    assert isinstance(value, bytes)
+                    found[partition, offset] = value
+        consumer.close()
+        return found
+
+    def check(self) -> None:
+        """Nothing failed, all that was acknowledged is there, and nothing twice."""
+        assert self.failed == []
+        assert len(self.acked) == self._next
+        found = self.read()
+        assert {place: value for place, value in self.acked.items() if found.get(place) != value} == {}
+        assert len(set(found.values())) == len(found)
+
+
+def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    patience = Patience(PATIENCE_S)
+    while not condition():
+        assert patience.lasts(), otherwise()
+        time.sleep(0.05)
+
+
+def test_each_node_is_killed_in_turn_and_comes_back(cluster: ClusterNodes) -> None:
+    """Leader, follower, controller: each is all of them for some partition at some time."""
+    work = Numbered(cluster)
+    work.send(600)
+    for victim in cluster.nodes.values():
+        victim.kill()
+        work.send(600)
+        victim.start()
+        work.send(600)
+        work.until_in_sync()
+    work.check()
+
+
+def test_a_frozen_leader_is_passed_by_and_does_no_harm_when_it_wakes(cluster: ClusterNodes) -> None:
+    work = Numbered(cluster)
+    work.send(600)
+    frozen = work.leader_of(0)
+    cluster.freeze(frozen)
+    work.send(600)
+    assert work.leader_of(0) != frozen
+    cluster.thaw(frozen)
+    work.send(600)
+    work.until_in_sync()
+    work.check()
+
+
+def test_a_node_with_an_empty_disk_joins_as_a_follower(cluster: ClusterNodes) -> None:
+    """Section 13.8: under its old id, while the others go on."""
+    work = Numbered(cluster)
+    work.send(600)
+    lost = work.leader_of(0)
+    cluster.nodes[lost].kill()
+    shutil.rmtree(cluster.nodes[lost].data)
+    work.send(600)
+    cluster.until_session_is_over(lost)  # until then its id is the former disk's (Z3)
+    cluster.nodes[lost].start()
+    work.until_in_sync()
+    for number, node in cluster.nodes.items():
+        if number != lost:
+            node.kill()
+            work.send(300)
+            node.start()
+            work.until_in_sync()
+    work.check()
+
+
+def test_all_are_killed_and_start_in_another_order(cluster: ClusterNodes) -> None:
+    work = Numbered(cluster)
+    work.send(600)
+    for number in (2, 3, 1):
+        cluster.nodes[number].kill()
+    for number in (3, 1, 2):
+        cluster.nodes[number].start()
+    work.send(600)
+    work.until_in_sync()
+    work.check()
+
+
+def test_a_rolling_restart_under_load_costs_nobody_anything(cluster: ClusterNodes) -> None:
+    work = Numbered(cluster)
+    for node in cluster.nodes.values():
+        work.send(300)
+        assert node.stop() == 0
+        work.send(300)
+        node.start()
+        work.until_in_sync()
+    work.check()

@@ -24,7 +24,8 @@ asyncio.run(run())
 ours = "muster.coordinator."
 heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.transport.handshakes", ours + "edge.paced")
 heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
-heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered", ours + "runtime.led")
+heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered")
+heavy += (ours + "runtime.led",)
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 """
 

@@ -22,7 +22,8 @@ async def run():
 
 asyncio.run(run())
 ours = "muster.coordinator."
-heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.transport.handshakes", ours + "edge.paced")
+heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.transport.handshakes")
+heavy += (ours + "edge.paced",)
 heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
 heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered")
 heavy += (ours + "runtime.led",)

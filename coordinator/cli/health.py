@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ZOOKEEPER = "zookeeper"
 """The part that only a node with zookeeper.connect has."""
 
+MOST_UNWELL = 20
+"""Partitions that are told one by one."""
+
 
 @click.command()
 @bootstrap_option
@@ -39,7 +42,11 @@ ZOOKEEPER = "zookeeper"
     help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
 )
 def health(bootstrap: str, timeout: float, service: str) -> None:
-    """Exit with 0 when the node serves and nothing is wrong with it, with 4 and the reason otherwise."""
+    """Exit with 0 when the node serves and nothing is wrong with it, with 4 and the reason otherwise.
+
+    Of a cluster, also when any partition has no leader, or too few copies in sync. Whether this one node may get
+    requests is another question, which the answer's first line and gRPC's health checks tell.
+    """
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -62,6 +69,7 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
             ) from None
         away = not service and misses_zookeeper(stub, timeout)
         wrong = conditions(channel, timeout)
+        unwell = [] if service else unwell_partitions(channel, timeout)
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(status)
     if away:
@@ -75,8 +83,8 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
         raise Unhealthy(
             f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"
         )
-    if wrong:
-        raise Unhealthy("\n".join(condition_line(condition) for condition in wrong))
+    if wrong or unwell:
+        raise Unhealthy("\n".join([*map(condition_line, wrong), *unwell]))
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise Unhealthy(
             f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"
@@ -128,6 +136,30 @@ def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Conditio
         return list(stub.DescribeNode(pb.DescribeNodeRequest(), timeout=timeout).conditions)
     except grpc.RpcError:
         return []
+
+
+def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
+    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, a sentence each. Nothing where
+    the node is on its own, or does not tell."""
+    import grpc
+
+    from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+    from muster.coordinator.rpc.v1.cluster_service_pb2_grpc import ClusterStub
+    from muster.coordinator.views.cluster import unwell_words
+
+    stub = ClusterStub(channel)  # type: ignore[no-untyped-call]
+    found: dict[tuple[str, int], pb.ClusterPartitionState] = {}
+    try:
+        for wanted in (pb.PARTITION_FILTER_OFFLINE, pb.PARTITION_FILTER_UNDER_MIN_ISR):
+            answer = stub.DescribeCluster(pb.DescribeClusterRequest(partitions=wanted), timeout=timeout)
+            found |= {(row.topic, row.partition): row for row in answer.partitions}
+    except grpc.RpcError:
+        return []
+    lines = [unwell_words(found[place]) for place in sorted(found)]
+    more = len(lines) - MOST_UNWELL
+    return (
+        lines if more <= 0 else [*lines[:MOST_UNWELL], f"{more} more partitions: muster cluster partitions --offline"]
+    )
 
 
 def condition_line(condition: "pb.Condition") -> str:

@@ -1,10 +1,12 @@
 """`muster topics`: create, list, describe, alter, delete and widen topics."""
 
+from collections.abc import Sequence
+
 import click
 
 from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
-from muster.coordinator.views.topics import partition_rows, topic_document, topic_row
+from muster.coordinator.views.topics import PartitionRow, partition_rows, topic_document, topic_row
 from muster.coordinator.views.words import plural
 
 EARLIEST, LATEST = -2, -1
@@ -16,6 +18,14 @@ PARTITION_COLUMNS = [
     Column("LOG-END-OFFSET", "log_end_offset"),
     Column("RECORDS", "records"),
 ]
+COPY_COLUMNS = [
+    Column("LEADER", "leader"),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("ELR", "elr"),
+    Column("OFFLINE", "offline", style="red"),
+]
+"""Kafka's, on a node of a cluster."""
 
 
 @click.group()
@@ -35,10 +45,23 @@ def topics() -> None:
     callback=key_values,
     help="A setting of the topic, such as retention.ms=3600000; may be repeated.",
 )
-def create(bootstrap: str, overrides: dict[str, str], name: str, partitions: int, configs: dict[str, str]) -> None:
+@click.option(
+    "--replication-factor",
+    type=COUNT,
+    metavar="N",
+    help="On how many nodes of a cluster each partition is kept. Else: default.replication.factor.",
+)
+def create(
+    bootstrap: str,
+    overrides: dict[str, str],
+    name: str,
+    partitions: int,
+    configs: dict[str, str],
+    replication_factor: int | None,
+) -> None:
     """Create topic NAME."""
     with admin_of(bootstrap, overrides) as admin:
-        made = admin.create_topic(name, partitions, configs)
+        made = admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
     notice(f"created {made.name} with {plural(made.partitions, 'partition')}")
 
 
@@ -58,17 +81,29 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool)
 @output_option
 @click.argument("name")
 def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -> None:
-    """Show the partitions of topic NAME; wide, json and yaml add its settings."""
+    """Show the partitions of topic NAME; wide, json and yaml add its settings.
+
+    Of a cluster also who leads them, who has copies, who of these is in sync (ISR), who is not any more and may lead
+    all the same (ELR), and whose nodes are gone.
+    """
     with admin_of(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)
         numbers = range(topic.partitions)
         starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
         ends = admin.list_offsets({(name, number): LATEST for number in numbers})
-    rows = partition_rows(name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items()))
+        copies = admin.topic_copies(name)
+    rows: Sequence[PartitionRow] = partition_rows(
+        name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items())
+    )
+    columns = PARTITION_COLUMNS
+    if copies:
+        from muster.coordinator.views.cluster import with_copies
+
+        rows, columns = with_copies(rows, copies), [*PARTITION_COLUMNS, *COPY_COLUMNS]
     if style in ("json", "yaml"):
         show_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
         return
-    show(rows, PARTITION_COLUMNS, style)
+    show(rows, columns, style)
     if style == "wide":
         settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
         show(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)

@@ -68,6 +68,14 @@ class Admin:
     quotas = waiting(AsyncAdmin.quotas)
     alter_quotas = waiting(AsyncAdmin.alter_quotas)
 
+    describe_cluster = waiting(AsyncAdmin.describe_cluster)
+    topic_copies = waiting(AsyncAdmin.topic_copies)
+    elect_leaders = waiting(AsyncAdmin.elect_leaders)
+    reassign_partitions = waiting(AsyncAdmin.reassign_partitions)
+    reassignments = waiting(AsyncAdmin.reassignments)
+    drain_node = waiting(AsyncAdmin.drain_node)
+    explain_elections = waiting(AsyncAdmin.explain_elections)
+
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)
     delete_offsets = waiting(AsyncAdmin.delete_offsets)

@@ -1,6 +1,6 @@
 """Topics and their partitions, a row each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from typing_extensions import TypedDict
 
@@ -18,11 +18,21 @@ class PartitionRow(TypedDict):
     records: int
 
 
+class CopiedRow(PartitionRow):
+    """Of a cluster: node ids."""
+
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    elr: list[int]
+    offline: list[int]
+
+
 class TopicDocument(TypedDict):
     topic: str
     topic_id: str
     internal: bool
-    partitions: list[PartitionRow]
+    partitions: Sequence[PartitionRow]
     configs: dict[str, str]
 
 
@@ -45,7 +55,7 @@ def partition_rows(name: str, spans: Iterable[tuple[int, int, int]]) -> list[Par
 
 
 def topic_document(
-    name: str, topic_id: str, internal: bool, partitions: list[PartitionRow], configs: Mapping[str, str]
+    name: str, topic_id: str, internal: bool, partitions: Sequence[PartitionRow], configs: Mapping[str, str]
 ) -> TopicDocument:
     return {
         "topic": name,

@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.client.aio.accounts import Accounts
 from muster.coordinator.client.aio.acls import Lists
+from muster.coordinator.client.aio.cluster import ClusterCalls
 from muster.coordinator.client.aio.control import Control
 from muster.coordinator.client.aio.quotas import QuotaCalls
 from muster.coordinator.client.aio.trial import Trial
@@ -46,7 +47,7 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class Admin(Control, Trial, Lists, QuotaCalls, Accounts):
+class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
@@ -89,11 +90,20 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts):
     # Topics
 
     async def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, validate_only: bool = False
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        *,
+        replication_factor: int | None = None,
     ) -> TopicDescription:
-        """TopicExists when there is one of that name already."""
+        """TopicExists when there is one of that name already. replication_factor: on how many nodes each partition is
+        kept; None: the node's default.replication.factor."""
         request = pb.CreateTopicsRequest(validate_only=validate_only)
-        request.topics.add(name=name, num_partitions=partitions, configs=configs or {})
+        request.topics.add(
+            name=name, num_partitions=partitions, configs=configs or {}, replication_factor=replication_factor
+        )
         answer = await self._transport.call(methods.CREATE_TOPICS, request, doing=f"creating topic {name!r}")
         result = only(answer.topics)
         self._catalog.forget(name)

@@ -7,6 +7,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from muster.coordinator.rpc.v1 import acl_service_pb2 as acl_pb
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
@@ -25,6 +26,7 @@ GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 FENCING = "/coordinator.rpc.v1.Fencing/"
 SECURITY = "/coordinator.rpc.v1.Security/"
 QUOTAS = "/coordinator.rpc.v1.Quotas/"
+CLUSTER = "/coordinator.rpc.v1.Cluster/"
 CONTROL = "/coordinator.rpc.v1.GroupControl/"
 BROKER = "/storage.rpc.v1.Broker/"
 STAGING = "/storage.rpc.v1.Staging/"
@@ -114,6 +116,25 @@ REVOKE_TOKENS = Method(
 DESCRIBE_QUOTAS = Method(QUOTAS + "DescribeQuotas", quota_pb.DescribeQuotasRequest, quota_pb.DescribeQuotasResponse)
 # Said twice it is as said once.
 ALTER_QUOTAS = Method(QUOTAS + "AlterQuotas", quota_pb.AlterQuotasRequest, quota_pb.AlterQuotasResponse)
+
+DESCRIBE_CLUSTER = Method(
+    CLUSTER + "DescribeCluster", cluster_pb.DescribeClusterRequest, cluster_pb.DescribeClusterResponse
+)
+ELECT_LEADERS = Method(CLUSTER + "ElectLeaders", cluster_pb.ElectLeadersRequest, cluster_pb.ElectLeadersResponse)
+ALTER_REASSIGNMENTS = Method(
+    CLUSTER + "AlterPartitionReassignments",
+    cluster_pb.AlterPartitionReassignmentsRequest,
+    cluster_pb.AlterPartitionReassignmentsResponse,
+)
+LIST_REASSIGNMENTS = Method(
+    CLUSTER + "ListPartitionReassignments",
+    cluster_pb.ListPartitionReassignmentsRequest,
+    cluster_pb.ListPartitionReassignmentsResponse,
+)
+DRAIN_NODE = Method(CLUSTER + "DrainNode", cluster_pb.DrainNodeRequest, cluster_pb.DrainNodeResponse)
+EXPLAIN_ELECTIONS = Method(
+    CLUSTER + "ExplainElections", cluster_pb.ExplainElectionsRequest, cluster_pb.ExplainElectionsResponse
+)
 
 HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)
 

@@ -1,87 +1,18 @@
 """The Cluster service over an image that a test holds in its hands."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable
 from typing import Any, cast
 
-from muster.coordinator.cluster.facts import Endpoint, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.records import Election, Lost, Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.clustered.cluster_service import ClusterService
 from muster.coordinator.server.dispatch import Call
-from muster.coordinator.zookeeper.errors import ZooKeeperError
+from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)
 CALL = cast(Call, None)
-
-
-def view(leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), **more: Any) -> PartitionView:
-    return PartitionView(leader, 7, 12, isr, more.pop("elr", ()), replicas, **more)
-
-
-class Given:
-    """A cluster of three nodes, the third of which is gone; `service` is asked."""
-
-    def __init__(self) -> None:
-        self.image = Image()
-        self.asked: list[Any] = []
-        self.codes: dict[TopicPartition, ErrorCode] = {}
-        self.code = ErrorCode.NONE
-        self.drains: frozenset[int] | None = frozenset()
-        self.here = True
-        self.told: list[Told] = []
-        self.sequence = 0
-        orders = {
-            0: view(1, (1, 2)),
-            1: view(2, (2,), elr=(1,)),
-            2: view(-1, (3,)),
-            3: view(1, (1, 2), (1, 2, 4), adding=(4,)),
-        }
-        nodes = (
-            NodeView(1, 50, rack="a", endpoints=(Endpoint("GRPC", "one", 9090), Endpoint("REPLICATION", "one", 9190))),
-            NodeView(2, 51, endpoints=(Endpoint("GRPC", "two", 9090),)),
-            NodeView(3, 40, NodeStatus.GONE),
-        )
-        self.hears({"orders": orders}, nodes)
-        self.service = ClusterService("c1", self.image, self, self, self, min_isr=2, applied=lambda: {1: 17, 2: 16})
-
-    def hears(self, topics: Mapping[str, Mapping[int, PartitionView]], nodes: Iterable[NodeView] = ()) -> None:
-        self.sequence += 1
-        views = tuple(TopicView(name.encode().ljust(16), name, {}, parts) for name, parts in topics.items())
-        told = ClusterState(ErrorCode.NONE, 1, 4, self.sequence, self.sequence == 1, tuple(nodes), views)
-        assert self.image.apply(told) is not None
-
-    async def elect(self, places: Any, unclean: bool = False, timeout_ms: int = 0) -> dict[TopicPartition, ErrorCode]:
-        self.asked.append(("elect", places, unclean, timeout_ms))
-        return self.codes
-
-    async def reassign(self, wanted: Any, timeout_ms: int = 0) -> dict[TopicPartition, ErrorCode]:
-        self.asked.append(("reassign", wanted, timeout_ms))
-        return self.codes
-
-    def reassignments(self, places: Any = None) -> dict[TopicPartition, object]:
-        self.asked.append(("reassignments", places))
-        return {TopicPartition("orders", 3): None}
-
-    async def drain(self, node: int, on: bool = True) -> ErrorCode:
-        self.asked.append(("drain", node, on))
-        return self.code
-
-    async def drained(self) -> frozenset[int]:
-        if self.drains is None:
-            raise ZooKeeperError("away")
-        return self.drains
-
-    async def explain(self, limit: int, topic: str = "") -> list[Told]:
-        self.asked.append(("explain", limit, topic))
-        return self.told
-
-    async def until(self, shown: Callable[[], bool], deadline_s: float) -> bool:
-        if not shown():
-            self.hears({"orders": {0: view(2, (1, 2)), 3: view(2, (1, 2))}})
-        return shown()
 
 
 def ask(answer: Awaitable[Any]) -> Any:

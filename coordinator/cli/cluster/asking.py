@@ -1,0 +1,80 @@
+"""What the commands of a cluster have in common: whom they ask, how partitions are named, what was refused."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import admin_of
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.views.words import plural
+
+if TYPE_CHECKING:
+    from muster.coordinator.client import Admin
+
+NODE = click.IntRange(0, 2**31 - 1)
+NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
+
+
+class Outcome(Protocol):
+    """What became of one partition."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def error_message(self) -> str: ...
+
+
+@contextmanager
+def cluster_at(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
+    """An admin client of a node that is one of a cluster. Raises CommandError (3) if it is on its own."""
+    from muster.coordinator.client.errors import TransportRefused
+
+    try:
+        with admin_of(bootstrap, overrides) as admin:
+            yield admin
+    except TransportRefused as error:
+        if error.status != "UNIMPLEMENTED":
+            raise
+        raise CommandError(
+            f"{error.address} is no part of a cluster",
+            "expected a node with inter.broker.listeners and zookeeper.connect",
+            "name one with --bootstrap",
+            code=Exit.NOT_FOUND,
+        ) from None
+
+
+def place_of(word: str, param_hint: str | None = None) -> tuple[str, int]:
+    """TOPIC:PARTITION. Raises BadParameter.
+
+    >>> place_of("orders:3")
+    ('orders', 3)
+    """
+    topic, colon, number = word.rpartition(":")
+    if not (topic and colon and NUMBER.fullmatch(number)):
+        raise click.BadParameter(f"{word!r} names no partition; expected TOPIC:PARTITION", param_hint=param_hint)
+    return topic, int(number)
+
+
+def places_of(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(place_of(word, param.human_readable_name) for word in given))
+
+
+def tell(done: str, outcomes: Iterable[Outcome]) -> None:
+    """What was done, and what was refused. Raises CommandError (1) if anything was."""
+    outcomes = list(outcomes)
+    refused = [each for each in outcomes if each.error_code]
+    if len(outcomes) > len(refused) or not outcomes:
+        notice(f"{done} {plural(len(outcomes) - len(refused), 'partition')}")
+    if refused:
+        raise CommandError("\n".join(each.error_message for each in refused))

@@ -1,0 +1,63 @@
+"""`muster cluster reassign`."""
+
+import click
+
+from muster.coordinator.cli.cluster.asking import NUMBER, cluster_at, place_of, tell
+from muster.coordinator.cli.common.options import client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+
+CANCEL = "cancel"
+
+COLUMNS = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader"),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("ADDING", "adding"),
+    Column("REMOVING", "removing"),
+]
+
+
+def plans_of(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> dict[tuple[str, int], tuple[int, ...] | None]:
+    """TOPIC:PARTITION=1,2,3 or TOPIC:PARTITION=cancel."""
+    plans: dict[tuple[str, int], tuple[int, ...] | None] = {}
+    for word in given:
+        place, equals, nodes = word.rpartition("=")
+        ids = nodes.split(",")
+        if not equals or not (nodes == CANCEL or all(NUMBER.fullmatch(each) for each in ids)):
+            raise click.BadParameter(
+                f"{word!r} is no plan; expected TOPIC:PARTITION=NODE,NODE,... or TOPIC:PARTITION={CANCEL}", ctx, param
+            )
+        plans[place_of(place, param.human_readable_name)] = None if nodes == CANCEL else tuple(map(int, ids))
+    return plans
+
+
+@click.command()
+@client_options
+@output_option
+@click.argument("plans", nargs=-1, metavar="[TOPIC:PARTITION=NODE,...]...", callback=plans_of)
+def reassign(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    plans: dict[tuple[str, int], tuple[int, ...] | None],
+) -> None:
+    """Give partitions other replicas, the first of which is to lead; TOPIC:PARTITION=cancel leaves off.
+
+    Those that are added copy first; when they are in sync, those that are no more named go. Without arguments: show
+    what is under way. A shard of groups (__consumer_offsets and __rebalances of one number) moves as one.
+    """
+    from muster.coordinator.views.cluster import partition_row
+
+    with cluster_at(bootstrap, overrides) as admin:
+        if plans:
+            tell("reassigning", admin.reassign_partitions(plans))
+            return
+        under_way = admin.reassignments()
+    if not under_way and style in ("table", "wide"):
+        notice("no partition is being reassigned")
+        return
+    show([partition_row(row) for row in under_way], COLUMNS, style)

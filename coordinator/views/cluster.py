@@ -1,0 +1,126 @@
+"""A cluster for people: nodes, partitions and elections, a row each."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.views.topics import CopiedRow, PartitionRow
+from muster.coordinator.views.words import duration, moment, plural
+
+NOBODY = -1
+STATE_PREFIX = "NODE_STATE_"
+
+
+def state_word(state: "pb.NodeState") -> str:
+    """
+    >>> state_word(pb.NODE_STATE_SHUTTING_DOWN)
+    'shutting-down'
+    """
+    return pb.NodeState.Name(state).removeprefix(STATE_PREFIX).lower().replace("_", "-")
+
+
+def cluster_row(answer: pb.DescribeClusterResponse) -> dict[str, Any]:
+    up = sum(node.state != pb.NODE_STATE_GONE for node in answer.nodes)
+    return {
+        "cluster": answer.cluster_id,
+        "controller": answer.controller_id if answer.controller_id != NOBODY else None,
+        "controller_epoch": answer.controller_epoch,
+        "sequence": answer.sequence,
+        "nodes": len(answer.nodes),
+        "up": up,
+        "partitions": answer.partition_count,
+        "offline": answer.offline_count,
+        "under_min_isr": answer.under_min_isr_count,
+        "under_replicated": answer.under_replicated_count,
+    }
+
+
+def node_row(node: pb.ClusterNode, answer: pb.DescribeClusterResponse) -> dict[str, Any]:
+    return {
+        "node": node.node_id,
+        "state": state_word(node.state),
+        "address": f"{node.host}:{node.port}" if node.host else None,
+        "controller": node.node_id == answer.controller_id,
+        "rack": node.rack or None,
+        "leads": node.leads,
+        "copies": node.holds,
+        "behind": node.behind,
+        "epoch": node.node_epoch or None,
+        "known": node.known_sequence if node.known_sequence >= 0 else None,
+        "listeners": [f"{each.listener}://{each.host}:{each.port}" for each in node.endpoints],
+    }
+
+
+def partition_row(row: pb.ClusterPartitionState) -> dict[str, Any]:
+    """With Kafka's columns."""
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "leader": row.leader_id if row.leader_id != NOBODY else None,
+        "replicas": list(row.replicas),
+        "isr": list(row.isr),
+        "elr": list(row.elr),
+        "offline": list(row.offline),
+        "leader_epoch": row.leader_epoch,
+        "min_isr": row.min_isr,
+        "adding": list(row.adding),
+        "removing": list(row.removing),
+    }
+
+
+COPIES = ("leader", "replicas", "isr", "elr", "offline")
+
+
+def with_copies(rows: Iterable[PartitionRow], copies: Iterable[pb.ClusterPartitionState]) -> list[CopiedRow]:
+    """Rows of a topic's partitions, and who leads them and has copies."""
+    found = {each.partition: partition_row(each) for each in copies}
+    unknown = dict.fromkeys(COPIES)
+    return [
+        cast(CopiedRow, {**row, **{name: found.get(row["partition"], unknown)[name] for name in COPIES}})
+        for row in rows
+    ]
+
+
+def unwell_words(row: pb.ClusterPartitionState) -> str:
+    """What is wrong with a partition.
+
+    >>> unwell_words(pb.ClusterPartitionState(topic="t", partition=3, leader_id=-1, replicas=[1, 2], offline=[1, 2]))
+    't-3 is offline: nobody leads it; replicas 1,2, of which 1,2 are gone'
+    """
+    replicas = ",".join(map(str, row.replicas))
+    gone = f", of which {','.join(map(str, row.offline))} are gone" if row.offline else ""
+    if row.leader_id == NOBODY:
+        return f"{row.topic}-{row.partition} is offline: nobody leads it; replicas {replicas}{gone}"
+    return (
+        f"{row.topic}-{row.partition} takes no records with acks=all: in sync is {','.join(map(str, row.isr))}, needed "
+        f"are {row.min_isr}; replicas {replicas}{gone}"
+    )
+
+
+def election_row(one: pb.Election) -> dict[str, Any]:
+    return {
+        "decided": moment(one.decided_ms),
+        "unit": f"{one.topic}-{one.partition}",
+        "from": one.from_node_id if one.from_node_id != NOBODY else None,
+        "to": one.to_node_id if one.to_node_id != NOBODY else None,
+        "epoch": one.leader_epoch,
+        "clean": one.clean,
+        "took": duration(one.took_ms),
+        "cause": one.cause,
+        "isr": list(one.isr),
+        "elr": list(one.elr),
+        "lost": sum(each.records for each in one.lost) if one.lost else None,
+        "decided_ms": one.decided_ms,
+        "took_ms": one.took_ms,
+    }
+
+
+def lost_lines(elections: Iterable[pb.Election]) -> list[str]:
+    """What unclean elections cost, a line for each log that was cut."""
+    return [
+        f"{one.topic}-{one.partition}, epoch {one.leader_epoch}: node {each.node_id} gave up "
+        f"{plural(each.records, 'record')} ({each.from_offset} to {each.to_offset - 1}, written in "
+        f"epoch {', '.join(map(str, each.epochs))})"
+        for one in elections
+        for each in one.lost
+    ]

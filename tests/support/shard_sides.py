@@ -33,6 +33,8 @@ class ShardNode:
         self.node = node
         self.fatal: list[BaseException] = []
         clock = Clock()
+        # It has been there for longer than a session: whom its former life fetched from is of no concern any more.
+        node.side.replicas._started_ms -= SESSION_MS
         self.coordinating = Coordinating(node.side, session_ms=SESSION_MS, on_refusal=True, failed=unheard)
         self.engine = LedEngine(
             ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES),

@@ -1,14 +1,17 @@
 """Groups on three nodes over loopback and real logs: nobody hears what one node's end could undo, and members stay."""
 
+import asyncio
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.core.types import CommittedOffset, Protocol
 from muster.coordinator.errors import ErrorCode
-from tests.support.shard_sides import SHARD, ShardNode, ShardSides, play
+from muster.coordinator.replication.side import monotonic_ms
+from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 
 pytestmark = pytest.mark.integration
 
@@ -65,5 +68,139 @@ def test_a_commit_is_answered_once_it_is_on_two_and_survives_its_coordinator(tmp
         assert new is not old
         assert (await until_fetched(sides, new)) == (NONE, 9)
         assert await committed(new, 10) is NONE
+
+    play(tmp_path, story)
+
+
+class Member:
+    """Of a classic group, as its requests say it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id = ""
+        self.generation = -1
+        self.leads: tuple[str, ...] = ()
+
+    async def join(self, node: ShardNode) -> None:
+        offered = (Protocol("range", encode_subscription(Subscription(1, ("t",)))),)
+        reply = await ask(
+            node,
+            events.JoinGroup(
+                *(node.driver.next_id(), "g", self.id, None, self.name, "/h", 30_000, 30_000, "consumer", offered),
+                self.name,
+            ),
+            effects.JoinReply,
+        )
+        if reply.code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = reply.member_id
+            await self.join(node)
+            return
+        assert reply.code is NONE
+        self.id, self.generation = reply.member_id, reply.generation
+        self.leads = tuple(member.member_id for member in reply.members)
+
+    async def sync(self, node: ShardNode) -> bytes:
+        plan = tuple((member, member.encode()) for member in self.leads)
+        event = events.SyncGroup(node.driver.next_id(), "g", self.id, None, self.generation, None, None, plan)
+        reply = await ask(node, event, effects.SyncReply)
+        assert reply.code is NONE
+        return reply.assignment
+
+    async def beat(self, node: ShardNode) -> ErrorCode:
+        event = events.Heartbeat(node.driver.next_id(), "g", self.id, None, self.generation)
+        return (await ask(node, event, effects.HeartbeatReply)).code
+
+    async def commit(self, node: ShardNode, offset: int) -> ErrorCode:
+        return (await ask(node, commit(node, offset, self.id, self.generation), effects.OffsetCommitReply)).code
+
+
+async def stable(node: ShardNode) -> list[Member]:
+    """Two members of one generation, each with its part."""
+    members = [Member("a"), Member("b")]
+    await members[0].join(node)
+    await members[0].sync(node)
+    joining = asyncio.create_task(members[1].join(node))
+    while await members[0].beat(node) is NONE:
+        pass
+    await members[0].join(node)
+    await joining
+    parts = await asyncio.gather(*(member.sync(node) for member in members))
+    assert parts == [member.id.encode() for member in members]
+    return members
+
+
+async def until_beaten(sides: ShardSides, node: ShardNode, member: Member) -> ErrorCode:
+    while (code := await member.beat(node)) in AWAY:
+        sides.happened.clear()
+        await sides.happened.wait()
+    return code
+
+
+def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path) -> None:
+    """G1, G5b, G7: ids, generation and positions are as they were, and nobody joins again."""
+
+    async def story(sides: ShardSides) -> None:
+        old = await sides.coordinator()
+        await until_fetched(sides, old)
+        members = await stable(old)
+        for member in members:
+            assert await member.beat(old) is NONE
+            assert await member.commit(old, 7) is NONE
+        await sides.kill(old.node)
+        new = await sides.coordinator()
+        for member in members:
+            assert await until_beaten(sides, new, member) is NONE
+            assert await member.commit(new, 8) is NONE
+        reply = await ask(new, events.DescribeGroup(new.driver.next_id(), "g"), effects.DescribeReply)
+        assert reply.generation == members[0].generation
+        assert {member.member_id for member in reply.members} == {member.id for member in members}
+
+    play(tmp_path, story)
+
+
+def test_with_too_few_in_sync_nothing_is_promised_and_members_stay(tmp_path: Path) -> None:
+    """G3, G4, G6: 15 without a word into the log; when one is back, all is as it was."""
+
+    async def story(sides: ShardSides) -> None:
+        node = await sides.coordinator()
+        await until_fetched(sides, node)
+        members = await stable(node)
+        others = [each for each in sides if each is not node.node]
+        for other in others:
+            await sides.kill(other)
+        await sides.until(lambda: node.node.side.replicas.leaders[SHARD].isr == (node.node.id,))
+        end = node.node.log(SHARD).end_offset
+        assert await committed(node, 3) in AWAY
+        assert await members[0].beat(node) in AWAY
+        assert node.node.log(SHARD).end_offset == end
+        await sides.start(others[0])
+        assert await until_beaten(sides, node, members[0]) is NONE
+        assert await members[0].commit(node, 9) is NONE
+        for member in members:
+            assert await member.beat(node) is NONE
+
+    play(tmp_path, story, commit_timeout_ms=300)
+
+
+def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Path) -> None:
+    """G5a, L9: its session is over and it does not hear of it; the new one need not wait for a session."""
+
+    async def story(sides: ShardSides) -> None:
+        old = await sides.coordinator()
+        await until_fetched(sides, old)
+        members = await stable(old)
+        parked = asyncio.create_task(Member("c").join(old))
+        await asyncio.sleep(0)
+        began = monotonic_ms()
+        sides.standing.lost(old.node.id)
+        await sides.until(lambda: any(node.leads(SHARD) for node in sides.up if node is not old.node))
+        new = next(sides.of[node.id] for node in sides.up if node is not old.node and node.leads(SHARD))
+        for member in members:
+            assert await until_beaten(sides, new, member) in (NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+        assert monotonic_ms() - began < SESSION_MS
+        assert not old.node.leads(SHARD)
+        assert await members[0].beat(old) is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(AssertionError):
+            await parked
 
     play(tmp_path, story)

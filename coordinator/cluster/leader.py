@@ -275,6 +275,12 @@ class Leader:
         """A live follower that was caught up just now is waited for, or it could never join."""
         return now_ms - seen.caught_up_ms <= self.lag_time_ms and is_live(seen)
 
+    def waits_for(self, half: int, node: int, now_ms: int) -> bool:
+        """Whether what is written is committed only when this follower has it, too."""
+        log = self.halves[half]
+        seen = log.seen.get(node)
+        return node in self.in_sync.largest or (seen is not None and self._is_awaited(log, seen, now_ms))
+
     # Who is in sync (L5).
 
     def look(self, now_ms: int) -> bool:

@@ -123,6 +123,7 @@ class ClusterSide:
         me = calling.me.node
         self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
         self.replicas = Replicas(me, self.logs, replica_settings(settings), now_ms())
+        self.set_rates(settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate)
         self.committing = Committing(self.replicas)
         self.keeping = Keeping(self.replicas)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -212,6 +213,10 @@ class ClusterSide:
         await self._door.close(0)
 
     # What others of this node tell and ask.
+
+    def set_rates(self, leader: int, follower: int) -> None:
+        """A9: bytes a second from now on; see `Replicas.set_rates`. What was put off is due with the next round."""
+        self.replicas.set_rates(leader=leader, follower=follower, now_ms=self._now_ms())
 
     def registered(self, node_epoch: int) -> None:
         """This node has registered, or has done so anew."""
@@ -318,7 +323,7 @@ class ClusterSide:
     def _arm(self, now_ms: int) -> None:
         """Look again when the next parked fetch has waited long enough, or a node may be asked again."""
         due = [fetcher.next_ms() for fetcher in self.replicas.fetchers.values()]
-        due.append(self.replicas.serving.next_ms)
+        due.append(self.replicas.serving.next_ms(now_ms))
         next_ms = min((each for each in due if each is not None), default=None)
         if next_ms is None:
             return

@@ -4,7 +4,7 @@ What comes is appended, then flushed, then the next request says how far (F3). S
 that it sent is kept here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
@@ -23,6 +23,7 @@ from muster.coordinator.cluster.replicas.messages import (
     following,
 )
 from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, ReplicaLog
+from muster.coordinator.cluster.replicas.throttle import Bucket
 
 Copies: TypeAlias = Mapping[TopicPartition, "Copy"]
 
@@ -62,13 +63,19 @@ class Fetcher:
         copies: Copies,
         backoff_ms: int,
         *,
+        throttle: Bucket | None = None,
+        is_throttled: Callable[[TopicPartition], bool] = lambda place: False,
         part_bytes: int = PART_BYTES,
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
+        """throttle: what all fetchers of this node take from together. is_throttled: whether a copy of this node is
+        listed, and not in sync (A9)."""
         self._me = me
         self.source = source
         self._copies = copies
         self._backoff_ms = backoff_ms
+        self._throttle = throttle or Bucket()
+        self._is_throttled = is_throttled
         self._sizes = part_bytes, answer_bytes
         self.places: set[TopicPartition] = set()
         self.unkept: set[TopicPartition] = set()
@@ -112,6 +119,8 @@ class Fetcher:
         for place in [place for place, until_ms in self._waiting.items() if until_ms <= now_ms]:
             del self._waiting[place]
             self._changed[place] = None
+        if self._throttle.is_limited and not self._throttle.may(now_ms):
+            self._put_off(now_ms)
         items = tuple(self._items())
         gone = tuple(Forgotten(*each) for each in self._forgotten.items())
         if not self._told and not gone:
@@ -171,6 +180,21 @@ class Fetcher:
         self._told, self._forgotten = {}, {}
         self._changed = dict.fromkeys(sorted(self.places - self._waiting.keys()))
 
+    def look_again(self, places: Iterable[TopicPartition]) -> None:
+        """They may be in sync now, or come as fast as others: what was put off is asked for."""
+        for place in places:
+            if self._waiting.pop(place, None) is not None:
+                self._changed[place] = None
+
+    def _put_off(self, now_ms: int) -> None:
+        """A9: leave out of the session what is to go slowly, until the bucket has filled."""
+        until_ms = self._throttle.ready_ms(now_ms)
+        for place in self.places - self._waiting.keys():
+            if self._is_throttled(place):
+                self._let_go(place)
+                self._changed.pop(place, None)
+                self._waiting[place] = until_ms
+
     def _let_go(self, place: TopicPartition) -> None:
         """Have it taken out of the leader's session: it is not asked for, for now."""
         told = self._told.pop(place, None)
@@ -204,18 +228,20 @@ class Fetcher:
                 Ask(asked.offset, asked.last_epoch, asked.epoch), told, copy.log.end_for_epoch, copy.log.epoch_at
             )
             if isinstance(verdict, Append) and len(part.records):
-                verdict = self._append(part, copy)
+                verdict = self._append(part, copy, now_ms)
             return self._do(verdict, part, copy, now_ms)
         except LogBroken as error:
             self._let_go(part.place)
             return follower.stop(str(error))
 
-    def _append(self, part: FetchedPart, copy: Copy) -> Verdict:
+    def _append(self, part: FetchedPart, copy: Copy, now_ms: int) -> Verdict:
         try:
             copy.log.append_as_follower(part.records)
         except Damaged as error:
             return copy.follower.damaged(str(error))
         copy.follower.appended(copy.log.end, copy.log.last_epoch)
+        if self._throttle.is_limited and self._is_throttled(part.place):
+            self._throttle.take(len(part.records), now_ms)
         self.unkept.add(part.place)
         return Append()
 

@@ -11,6 +11,7 @@ from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchReque
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.cluster.replicas.roles import ReplicaSettings, Roles, state_of
 from muster.coordinator.cluster.replicas.serving import Reply
+from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
 
 __all__ = ["ReplicaSettings", "Replicas"]
 
@@ -52,6 +53,15 @@ class Replicas(Roles):
             units.update(dict.fromkeys(unit for unit in self.leaders if unit.topic == name))
         for unit in units:
             self._learn(unit, now_ms)
+        if self.copying.is_limited:
+            self._look_at_copies(changes)
+
+    def _look_at_copies(self, changes: Changes) -> None:
+        """A9: which copies come slowly has changed with these."""
+        places = {moved.place for moved in changes.partitions}
+        places |= {place for place in self.copies if place.topic in changes.configs}
+        for fetcher in self.fetchers.values():
+            fetcher.look_again(fetcher.places & places)
 
     def _learn(self, unit: TopicPartition, now_ms: int) -> None:
         view, topic = self._image.partition(unit), self._image.topics.get(unit.topic)
@@ -104,8 +114,16 @@ class Replicas(Roles):
 
     # What followers ask.
 
-    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int) -> None:
-        self.serving.fetch(request, reply, wait_ms, now_ms)
+    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
+        self.serving.fetch(request, reply, wait_ms, now_ms, min_bytes=min_bytes)
+
+    def set_rates(self, *, leader: int | None, follower: int | None, now_ms: int) -> None:
+        """A9: bytes a second that this node sends as a leader, and asks for as a follower, of replicas that are listed
+        and not in sync; None: as many as there are. Holds until it is said anew."""
+        self.serving.throttle.limit(NO_LIMIT if leader is None else leader, now_ms)
+        self.copying.limit(NO_LIMIT if follower is None else follower, now_ms)
+        for fetcher in self.fetchers.values():
+            fetcher.look_again(list(fetcher.places))
 
     def shown(self, place: TopicPartition, epoch: int) -> None:
         """L9: somebody on the door between nodes names this leader epoch."""

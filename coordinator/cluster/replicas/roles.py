@@ -15,6 +15,7 @@ from muster.coordinator.cluster.replicas.outages import Outage, Outages
 from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLog
 from muster.coordinator.cluster.replicas.serving import Led, Serving
 from muster.coordinator.cluster.replicas.shelf import Shelf
+from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Bucket, is_listed
 
 MIN_ISR = "min.insync.replicas"
 
@@ -59,7 +60,9 @@ class Roles:
         self.offline = self._outages.reasons
         self._shelf = Shelf(logs, self._leave_topic)
         self.strays = self._shelf.strays
-        self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke)
+        self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke, self._leads_slowly)
+        self.copying = Bucket()
+        """What the fetches of copies that are to come slowly take from (A9)."""
 
     @property
     def node_epoch(self) -> int:
@@ -208,10 +211,24 @@ class Roles:
                 Source(node),
                 self.copies,
                 settings.backoff_ms,
+                throttle=self.copying,
+                is_throttled=self._copies_slowly,
                 part_bytes=settings.part_bytes,
                 answer_bytes=settings.answer_bytes,
             )
         return self.fetchers[node]
+
+    def _leads_slowly(self, place: TopicPartition) -> bool:
+        """A9: whether the topic lists this node's replica among those that leaders hold up for others."""
+        topic = self._image.topics.get(place.topic)
+        return topic is not None and is_listed(topic.configs.get(LEADERS, ""), place, self.me)
+
+    def _copies_slowly(self, place: TopicPartition) -> bool:
+        """A9: whether the topic lists this node's replica among those that hold themselves up; not one in sync."""
+        topic, view = self._image.topics.get(place.topic), self._image.partition(place)
+        if topic is None or view is None or self.me in view.isr:
+            return False
+        return is_listed(topic.configs.get(FOLLOWERS, ""), place, self.me)
 
     def promise(self, unit: TopicPartition) -> Promise:
         """What this node lets leaders of a shard believe (G5)."""

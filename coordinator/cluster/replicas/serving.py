@@ -23,6 +23,7 @@ from muster.coordinator.cluster.replicas.messages import (
     following,
 )
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records, ReplicaLog
+from muster.coordinator.cluster.replicas.throttle import Bucket
 from muster.coordinator.errors import ErrorCode
 
 Reply: TypeAlias = Callable[[FetchAnswer], None]
@@ -47,14 +48,14 @@ class Led:
 
 
 class Copied:
-    """What a follower asked last of a partition, and what it was told."""
+    """What a follower asked last of a partition, and what it was told: the high watermark, and the start. known: the
+    same, by an answer to what it had asked before in this epoch."""
 
-    __slots__ = ("item", "told_high_watermark", "told_start")
+    __slots__ = ("item", "known", "told")
 
     def __init__(self, item: FetchItem) -> None:
         self.item = item
-        self.told_high_watermark = -1
-        self.told_start = -1
+        self.told = self.known = (-1, -1)
 
 
 class Parked:
@@ -70,9 +71,13 @@ class Parked:
 
 class Session:
     """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
-    the end, so that each has its turn where an answer has not room for all. Sizes in bytes."""
+    the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
+    records that the follower is to get later (A9)."""
 
-    __slots__ = ("answer_bytes", "copied", "epoch", "id", "news", "node_epoch", "parked", "part_bytes", "peer")
+    __slots__ = (
+        "answer_bytes", "copied", "epoch", "id", "min_bytes", "news", "node_epoch", "parked", "part_bytes", "peer",
+        "withheld",
+    )  # fmt: skip
 
     def __init__(self, session_id: int, peer: Peer) -> None:
         self.id = session_id
@@ -80,9 +85,11 @@ class Session:
         self.peer = peer
         self.part_bytes = PART_BYTES
         self.answer_bytes = ANSWER_BYTES
+        self.min_bytes = 1
         self.node_epoch = NO_EPOCH
         self.copied: dict[TopicPartition, Copied] = {}
         self.news: dict[TopicPartition, None] = {}
+        self.withheld: dict[TopicPartition, None] = {}
         self.parked: Parked | None = None
 
 
@@ -103,19 +110,24 @@ class Serving:
         peer: Callable[[int], Peer],
         stirred: Callable[[Leader], None],
         broke: Callable[[TopicPartition, str], None],
+        is_throttled: Callable[[TopicPartition], bool] = lambda place: False,
     ) -> None:
         """stirred: told of a leader whose high watermark a fetch has moved, who has something to ask, or who leads no
-        more. broke: told of a log that cannot be read."""
+        more. broke: told of a log that cannot be read. is_throttled: whether this node's replica of a partition is
+        listed among those that `throttle` holds for leaders (A9)."""
         self._led = led
         self._known = known
         self._peer = peer
         self._stirred = stirred
         self._broke = broke
+        self._is_throttled = is_throttled
+        self.throttle = Bucket()
         self._sessions: dict[int, Session] = {}
         self._made = 0
 
-    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int) -> None:
-        """Take a follower's request; `reply` is called once, now or when there is something to tell."""
+    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
+        """Take a follower's request; `reply` is called once, now or when there is something to tell: so many bytes of
+        records, or anything else."""
         peer = self._peer(request.node)
         session = self._session_of(request, peer)
         if isinstance(session, int):
@@ -130,6 +142,7 @@ class Serving:
             return
         session.part_bytes = min(request.part_bytes, PART_BYTES)
         session.answer_bytes = min(request.answer_bytes, ANSWER_BYTES)
+        session.min_bytes = min_bytes
         session.node_epoch = request.node_epoch
         number = peer.asks(now_ms, anew=request.session_epoch == 0)
         refused: list[FetchedPart] = []
@@ -141,7 +154,9 @@ class Serving:
             else:
                 led = self._led[item.place]
                 may_wait = may_wait and led.leader.may_park(led.half, peer)
-        if not self._answer(session, reply, number, refused, now_ms, now=bool(refused) or not may_wait or wait_ms <= 0):
+        self._release(session, now_ms)
+        at_once = bool(refused) or not may_wait or min(wait_ms, min_bytes) <= 0
+        if not self._answer(session, reply, number, refused, now_ms, now=at_once):
             session.parked = Parked(reply, number, now_ms + wait_ms)
 
     def registered(self, node: int) -> None:
@@ -163,16 +178,44 @@ class Serving:
         """Answer the parked fetches that something has happened for, and those that have waited long enough."""
         for session in self._sessions.values():
             parked = session.parked
+            if parked is not None:
+                self._release(session, now_ms)
             if parked is not None and (session.news or now_ms >= parked.until_ms):
                 session.parked = None
                 late = now_ms >= parked.until_ms
                 if not self._answer(session, parked.reply, parked.number, [], now_ms, now=late):
                     session.parked = parked
 
-    @property
-    def next_ms(self) -> int | None:
-        """When the next parked fetch has waited long enough."""
-        return min((each.parked.until_ms for each in self._sessions.values() if each.parked is not None), default=None)
+    def next_ms(self, now_ms: int) -> int | None:
+        """When the next parked fetch has waited long enough, or may have what was withheld from it."""
+        due = None
+        for session in self._sessions.values():
+            if session.parked is not None:
+                until_ms = session.parked.until_ms
+                if session.withheld:
+                    until_ms = min(until_ms, self.throttle.ready_ms(now_ms))
+                due = until_ms if due is None else min(due, until_ms)
+        return due
+
+    def _release(self, session: Session, now_ms: int) -> None:
+        """What was withheld is looked at again as soon as something may go."""
+        if session.withheld and self.throttle.may(now_ms):
+            session.news.update(session.withheld)
+            session.withheld = {}
+
+    def _withholds(self, session: Session, place: TopicPartition, now_ms: int) -> bool:
+        """A9: whether records are for later."""
+        return not self.throttle.may(now_ms) and self._is_slow(session, place, now_ms)
+
+    def _is_slow(self, session: Session, place: TopicPartition, now_ms: int) -> bool:
+        led = self._led.get(place)
+        waits = led is None or led.leader.waits_for(led.half, session.peer.id, now_ms)
+        return not waits and self._is_throttled(place)
+
+    def _pay(self, session: Session, parts: list[FetchedPart], now_ms: int) -> None:
+        for part in parts:
+            if len(part.records) and self._is_slow(session, part.place, now_ms):
+                self.throttle.take(len(part.records), now_ms)
 
     def _session_of(self, request: FetchRequest, peer: Peer) -> Session | int:
         if request.session_epoch == 0:
@@ -201,12 +244,16 @@ class Serving:
             return  # it is of a former topic of this name; the present one is copied on
         del session.copied[place]
         session.news.pop(place, None)
+        session.withheld.pop(place, None)
         if (led := self._led.get(place)) is not None:
             led.leader.forgotten(led.half, session.peer)
 
     def _take(self, session: Session, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPart | None:
         """What a fetch of one partition shows its leader; a part where it is refused or parted from."""
-        copied = session.copied[item.place] = Copied(item)
+        before, copied = session.copied.get(item.place), Copied(item)
+        session.copied[item.place] = copied
+        if before is not None and before.item[:3] == item[:3]:
+            copied.known = before.known
         session.news[item.place] = None
         led = self._led.get(item.place)
         if led is None or led.topic_id != item.topic_id:
@@ -254,20 +301,43 @@ class Serving:
         self, session: Session, reply: Reply, number: int, parts: list[FetchedPart], now_ms: int, *, now: bool
     ) -> bool:
         """Reply if there is something to tell, or if it has to be `now`; whether it was."""
-        left = session.answer_bytes
+        news = self._news(session, now_ms)
+        parts += news
+        if not now and (not parts or (session.min_bytes > 1 and self._is_too_little(session, parts))):
+            session.news.update((part.place, None) for part in news)
+            return False
+        if self.throttle.is_limited:
+            self._pay(session, news, now_ms)
+        for part in parts:
+            if (copied := session.copied.get(part.place)) is not None and not part.code and part.diverging is None:
+                copied.told = copied.known = part.high_watermark, part.start
+        session.peer.answered(number, now_ms)
+        reply(FetchAnswer(0, session.id, tuple(parts)))
+        return True
+
+    def _news(self, session: Session, now_ms: int) -> list[FetchedPart]:
+        """What is new, as much of it as an answer has room for."""
+        left, parts = session.answer_bytes, []
+        limited = self.throttle.is_limited
         for place in list(session.news):
             if left <= 0:
                 break  # the others come first the next time
             del session.news[place]
-            part = self._part(session.copied[place], min(session.part_bytes, left))
+            most = min(session.part_bytes, left)
+            if limited and self._withholds(session, place, now_ms):
+                most, session.withheld[place] = 0, None
+            part = self._part(session.copied[place], most)
             if part is not None:
                 left -= len(part.records)
                 parts.append(part)
-        if not parts and not now:
-            return False
-        session.peer.answered(number, now_ms)
-        reply(FetchAnswer(0, session.id, tuple(parts)))
-        return True
+        return parts
+
+    @staticmethod
+    def _is_too_little(session: Session, parts: list[FetchedPart]) -> bool:
+        """Records that are fewer bytes than the follower wants, and nothing else that it does not know."""
+        return sum(len(part.records) for part in parts) < session.min_bytes and all(
+            not part.code and session.copied[part.place].known == (part.high_watermark, part.start) for part in parts
+        )
 
     def _part(self, copied: Copied, most: int) -> FetchedPart | None:
         """What is new of a partition for who asked; None if nothing is."""
@@ -281,12 +351,10 @@ class Serving:
         if item.offset < log.start:
             return FetchedPart(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
         try:
-            records: Records = log.read(item.offset, most) if item.offset < log.end else b""
+            records: Records = log.read(item.offset, most) if most and item.offset < log.end else b""
         except LogBroken as error:
             self._broke(place, str(error))
             return FetchedPart(place, topic_id, STORAGE_ERROR)
-        told = (copied.told_high_watermark, copied.told_start)
-        copied.told_high_watermark, copied.told_start = half.high_watermark, log.start
-        if not len(records) and told == (half.high_watermark, log.start):
+        if not len(records) and copied.told == (half.high_watermark, log.start):
             return None
         return FetchedPart(place, topic_id, ErrorCode.NONE, half.high_watermark, log.start, records=records)

@@ -62,7 +62,7 @@ class FetchDesk:
             if not answer.done():  # Its follower may be gone.
                 answer.set_result(told)
 
-        self._replicas.fetch(asked.request, reply, asked.max_wait_ms, self._now_ms())
+        self._replicas.fetch(asked.request, reply, asked.max_wait_ms, self._now_ms(), min_bytes=asked.min_bytes)
         self._happened()
         return await answer
 

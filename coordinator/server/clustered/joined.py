@@ -25,6 +25,7 @@ from muster.coordinator.replication.admin.planning import Planning
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
@@ -95,6 +96,7 @@ class Joined:
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
+        self._rates: Rates | None = None
 
     @property
     def bound(self) -> Address:
@@ -157,6 +159,9 @@ class Joined:
         await registration.register()
         registration.start()
         seat.start()
+        own = settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate
+        self._rates = Rates(self.session, settings.node_id, own, self.side.set_rates)
+        self._rates.start()
         await self._hear()
         self.broker = LedBroker(broker, self.side)
         self.requests = ClusterRequests(self.broker, self.side)
@@ -213,6 +218,8 @@ class Joined:
         self._on_touch = lambda in_touch: None
         if hasattr(self, "observer"):
             await self.observer.stop()
+        if self._rates is not None:
+            await self._rates.stop()
         if self._seat is not None:
             await self._seat.close()
         if hasattr(self, "_coordinating"):

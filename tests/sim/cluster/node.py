@@ -376,7 +376,7 @@ class SimNode:
 
     def _arm(self) -> None:
         """Look again when the next parked fetch has waited long enough."""
-        next_ms = self.replicas.serving.next_ms
+        next_ms = self.replicas.serving.next_ms(self.now())
         if next_ms is None or self.now() < self._armed_ms <= next_ms:
             return
         self._armed_ms = next_ms

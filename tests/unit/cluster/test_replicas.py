@@ -233,7 +233,7 @@ def test_a_parked_fetch_is_answered_when_records_come_or_it_has_waited() -> None
     copy_once(leader, follower, 499)
     [(_, request)] = follower.replicas.requests(499)
     leader.replicas.fetch(request, answers.append, 500, 499)
-    assert leader.replicas.serving.next_ms == 999
+    assert leader.replicas.serving.next_ms(499) == 999
     leader.replicas.serving.wake(999)
     assert len(answers) == 2
 

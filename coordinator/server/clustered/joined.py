@@ -159,8 +159,8 @@ class Joined:
         await registration.register()
         registration.start()
         seat.start()
-        own = settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate
-        self._rates = Rates(self.session, settings.node_id, own, self.side.set_rates)
+        rates = settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate
+        self._rates = Rates(self.session, settings.node_id, rates, self.side.set_rates)
         self._rates.start()
         await self._hear()
         self.broker = LedBroker(broker, self.side)

@@ -14,6 +14,9 @@ class StorageError(Exception):
     name: ClassVar[str] = "KAFKA_STORAGE_ERROR"
     record_errors: tuple[tuple[int, str], ...] = ()
     """Of a refused batch the records at fault, by their place in it, and why; empty where it is the batch's own."""
+    leader: int = -1
+    leader_epoch: int = -1
+    """Who leads the partition instead, or in which epoch by now, where that is known."""
 
 
 class _RecordsAtFault(StorageError):
@@ -94,7 +97,7 @@ class InvalidFetchSize(StorageError):
 
 
 class NotLeaderOrFollower(StorageError):
-    """The partition is another node's: `leader`'s, in `leader_epoch`, as far as is known here (-1)."""
+    """The partition is another node's."""
 
     code = 6
     name = "NOT_LEADER_OR_FOLLOWER"
@@ -236,6 +239,11 @@ class FencedLeaderEpoch(StorageError):
 
     code = 74
     name = "FENCED_LEADER_EPOCH"
+
+    def __init__(self, message: str, leader: int = -1, leader_epoch: int = -1) -> None:
+        super().__init__(message)
+        self.leader = leader
+        self.leader_epoch = leader_epoch
 
 
 class UnknownLeaderEpoch(StorageError):

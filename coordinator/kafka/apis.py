@@ -50,6 +50,7 @@ APIS: Final = (
     Api(20, "DeleteTopics", 1, 6, parks=True),
     Api(21, "DeleteRecords", 0, 2, parks=True),
     Api(22, "InitProducerId", 0, 4),
+    Api(23, "OffsetForLeaderEpoch", 2, 4),
     Api(29, "DescribeAcls", 1, 3, parks=True),
     Api(30, "CreateAcls", 1, 3, parks=True),
     Api(31, "DeleteAcls", 1, 3, parks=True),

@@ -5,17 +5,20 @@ It stands where a node on its own has its `Broker`, and answers with the same wo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NoReturn, Protocol, TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
 from muster.coordinator.cluster.image import Changes, Image, TopicView
+from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
     InvalidPartitions,
     InvalidTopic,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageError,
     TopicAlreadyExists,
@@ -176,6 +179,32 @@ class LedBroker(Broker):
             return StorageError(f"Partition {place} is out of order on this node: {self._replicas.offline[place][1]}")
         return NotLeaderOrFollower(f"This node leads partition {place} no more. Look its leader up.", NOBODY, NO_EPOCH)
 
+    def gone(self, place: TopicPartition) -> NotLeaderOrFollower:
+        """The refusal of what waited here for the copies of others."""
+        return NotLeaderOrFollower(
+            f"This node leads {place} no more, and does not know what of it is committed. What was written may yet "
+            "survive; an idempotent producer can safely send it again, to the leader.",
+            *self.leader_of(*place),
+        )
+
+    def too_few(self, topic: str, partition: int) -> NotEnoughReplicas | None:
+        """L2: why nothing may be written here with acks=all. None as well where nobody may write at all: `log` says
+        why."""
+        led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
+        if led is None or led.leader.may_append(ALL) is not ErrorCode.NOT_ENOUGH_REPLICAS:
+            return None
+        in_sync = led.leader.in_sync
+        return NotEnoughReplicas(
+            f"Of {topic}-{partition} the replicas {in_sync.committed} are in sync, but acks=all asks for "
+            f"{in_sync.min_size} (min.insync.replicas). Nothing was written; try again when nodes are back."
+        )
+
+    def knows_latest(self, topic: str, partition: int) -> bool:
+        """L8: whether this node's high watermark has passed all that earlier leaders may have committed. True where it
+        does not lead: `log` says so."""
+        led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
+        return led is None or led.leader.latest(led.half) is not None
+
     def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
         """(leader, leader epoch) as the image has it; (-1, -1) for what it does not know."""
         return self._replicas.leader_of(TopicPartition(topic, partition))
@@ -194,8 +223,10 @@ class LedBroker(Broker):
     # -- records ------------------------------------------------------------------------------------------
 
     def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
-        """See `Broker.append`. Who calls it tells the side that the log has grown."""
+        """See `Broker.append`; NotEnoughReplicas as with acks=all. Who calls it waits with `GroupCommit.flushed`."""
         log = self.log(topic, partition)
+        if (refusal := self.too_few(topic, partition)) is not None:
+            raise refusal
         if not trusted:
             self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
@@ -240,6 +271,12 @@ class LedBroker(Broker):
 
     def on_logs_changed(self, listener: Callable[[int], None]) -> None:
         self._disk.on_logs_changed(listener)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """What a `Broker` has for itself, and this one has not."""
+        raise AttributeError(
+            f"LedBroker has no {name!r}: topics and copies are changed by the cluster's side of a node"
+        )
 
     def _moved(self, place: TopicPartition) -> None:
         """More of it is committed, or it is led here no more: either is to be told to who waits for its records."""

@@ -11,23 +11,33 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.committing import Committing, Keeping
+from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.led_broker import LedBroker, Side
 from muster.storage.broker.group_commit import Arrival, Arrived, GroupCommit, Promise, Waiting
-from muster.storage.broker.requests import ACKS_NONE, KNOWN_ACKS, Batches, LogRequests, failed, wall_clock_ms
+from muster.storage.broker.requests import (
+    ACKS_NONE,
+    KNOWN_ACKS,
+    Batches,
+    GivenUp,
+    Listed,
+    LogRequests,
+    failed,
+    wall_clock_ms,
+)
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
     InvalidRequiredAcks,
-    NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
-    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    RequestTimedOut,
     StorageError,
 )
+from muster.storage.segments.reading import EARLIEST, LATEST
 from muster.storage.types import Appended
 from muster.storage.types import TopicPartition as Place
 
-ALL: Final = -1
 TOGETHER: Final = 32
 """Appends of a partition that wait as one: followers may have the first of a long turn well before its last."""
 
@@ -41,7 +51,12 @@ class CommittingSide(Side, Protocol):
     @property
     def keeping(self) -> Keeping: ...
 
+    @property
+    def starting(self) -> Starting: ...
+
     def grown(self, places: Iterable[TopicPartition]) -> None: ...
+
+    def begins(self, places: Iterable[TopicPartition]) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -74,7 +89,7 @@ class ClusterCommit(GroupCommit):
         return done
 
     def _append(self, partition: Place, lot: Arrived, now_ms: int, enough: int) -> None:
-        refusal = self._too_few(partition)
+        refusal = self._broker.too_few(*partition)  # L2: right before it is written
         if refusal is not None:
             for arrival in lot:
                 if waits_for_all(arrival) and not arrival.done.done():
@@ -82,17 +97,6 @@ class ClusterCommit(GroupCommit):
             lot = [arrival for arrival in lot if not waits_for_all(arrival)]
         if lot:
             super()._append(partition, lot, now_ms, enough)
-
-    def _too_few(self, partition: Place) -> StorageError | None:
-        """L2: asked right before it is written."""
-        led = self._side.replicas.led.get(TopicPartition(*partition))
-        if led is None or led.leader.may_append(ALL) is not ErrorCode.NOT_ENOUGH_REPLICAS:
-            return None  # Where nothing at all may be written, the log says why.
-        in_sync = led.leader.in_sync
-        return NotEnoughReplicas(
-            f"Of {partition[0]}-{partition[1]} the replicas {in_sync.committed} are in sync, but acks=all asks for "
-            f"{in_sync.min_size} (min.insync.replicas). Nothing was written; try again when nodes are back."
-        )
 
     def _append_ready(self, partition: Place, lot: Arrived, now_ms: int, looked: bool) -> int:
         results = self._results(partition, lot, now_ms, looked)
@@ -154,11 +158,7 @@ class ClusterCommit(GroupCommit):
                 f"The records of {place} are written, but fewer replicas are in sync by now than acks=all asks for. "
                 "They may yet survive; an idempotent producer can safely send them again."
             )
-        return NotLeaderOrFollower(
-            f"This node leads {place} no more, and does not know whether the records are committed. They may yet "
-            "survive; an idempotent producer can safely send them again, to the leader.",
-            *self._broker.leader_of(*place),
-        )
+        return self._broker.gone(place)
 
 
 def waits_for_all(arrival: Arrival) -> bool:
@@ -187,3 +187,43 @@ class ClusterRequests(LogRequests):
         if timeout_ms:
             self._watch(begun, timeout_ms)
         return begun
+
+    # -- offsets ------------------------------------------------------------------------------------------
+
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> Listed:
+        """L8: OffsetNotAvailable for the latest offset, and for a time that is not found, while this leader may not
+        know yet of all that was committed before it led."""
+        known = self.broker.knows_latest(topic, partition)
+        if timestamp == LATEST and not known:
+            raise not_available(topic, partition)
+        found = super().list_offset(topic, partition, timestamp, committed=committed)
+        if timestamp != EARLIEST and found.offset < 0 and not known:
+            raise not_available(topic, partition)
+        return found
+
+    async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
+        """A3b: answered once the logs of all that are in sync begin at that offset or later, or RequestTimedOut."""
+        begun = await super().delete_records(asked, timeout_ms)
+        places = [TopicPartition(*one[:2]) for one, start in zip(asked, begun, strict=True) if isinstance(start, int)]
+        starts = [start for start in begun if isinstance(start, int)]
+        waits = [self._side.starting.wait(place, start) for place, start in zip(places, starts, strict=True)]
+        self._side.begins(places)
+        if waits:
+            await asyncio.wait(waits, timeout=timeout_ms / 1000)
+        codes = iter(zip(places, starts, waits, strict=True))
+        return [self._given_up(*next(codes)) if isinstance(start, int) else start for start in begun]
+
+    def _given_up(self, place: TopicPartition, start: int, wait: "asyncio.Future[ErrorCode]") -> int | StorageError:
+        if not wait.done():
+            wait.cancel()
+            return RequestTimedOut(
+                f"Records of {place} below offset {start} are given up here, but not yet on all that are in sync. They "
+                "will be; ask again to hear of it."
+            )
+        return start if wait.result() is ErrorCode.NONE else self.broker.gone(place)
+
+
+def not_available(topic: str, partition: int) -> OffsetNotAvailable:
+    return OffsetNotAvailable(
+        f"The leader of {topic}-{partition} is new, and does not know yet how far its records are committed. Try again."
+    )

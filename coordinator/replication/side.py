@@ -19,7 +19,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.copies.altering import Altering
-from muster.coordinator.replication.copies.committing import Committing, Keeping
+from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
 from muster.coordinator.replication.copies.fetching import Fetching
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
@@ -126,6 +126,7 @@ class ClusterSide:
         self.set_rates(settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate)
         self.committing = Committing(self.replicas)
         self.keeping = Keeping(self.replicas)
+        self.starting = Starting(self.replicas)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Never done but with an error: a mistake of the program, by which the node may not go on (exit code 1)."""
         self._flushing = Flushing(self.logs.get, self._flushed, self._failed)
@@ -241,6 +242,15 @@ class ClusterSide:
             self._end_waits()
         self.settle()
 
+    def begins(self, places: Iterable[TopicPartition]) -> None:
+        """Logs that this node leads begin later than before: followers are to know (F8). Who waits for them says so to
+        `starting`, before or after this."""
+        for place in places:
+            self.replicas.begins(place)
+        if self._stopped:
+            self._end_waits()
+        self.settle()
+
     def on_learned(self, listener: Callable[[Changes], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)
@@ -292,6 +302,7 @@ class ClusterSide:
             moved, replicas.moved = replicas.moved, {}
             for place in moved:
                 self._moved(place)
+        self.starting.look()
         for unit in replicas.lost:
             for half in halves(unit):
                 if (log := self.logs.get(half)) is not None:
@@ -360,6 +371,7 @@ class ClusterSide:
     def _end_waits(self) -> None:
         self.committing.end()
         self.keeping.end()
+        self.starting.end()
 
     async def _look(self) -> None:
         while True:

@@ -79,6 +79,11 @@ class Broker(Hosting):
         """(offset, timestamp) by time: -1 latest, -2 earliest, -3 largest timestamp (see `Log.list_offset`)."""
         return self.log(topic, partition).list_offset(timestamp)
 
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """Node id and leader epoch of who leads a partition by now, for who knows another one; (-1, -1) where there is
+        nobody else."""
+        return -1, -1
+
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset that the next record gets, whether or not all before it is readable yet."""
         return self.log(topic, partition).end_offset

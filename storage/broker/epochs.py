@@ -6,7 +6,14 @@ Both doors ask before they read. What is not told, -1, is not looked at.
 from typing import NamedTuple
 
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import FencedLeaderEpoch, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
+from muster.storage.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    StorageError,
+    UnknownLeaderEpoch,
+)
+from muster.storage.logs.log import Log
 
 NOT_TOLD = -1
 
@@ -25,16 +32,22 @@ def check_epoch(broker: Broker, topic: str, partition: int, epoch: int) -> Stora
     """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
     if epoch < 0:
         return None
+    otherwise: StorageError | None = None
     try:
         ours = broker.log(topic, partition).leader_epoch
+    except NotLeaderOrFollower as error:
+        if error.leader_epoch < 0:
+            return error
+        # As in Kafka: who is behind, the client or this node, counts before who leads.
+        ours, otherwise = error.leader_epoch, error
     except StorageError as error:
         return error
     where = f"{topic}-{partition} has leader epoch {ours}, the request says {epoch}"
     if epoch < ours:
-        return FencedLeaderEpoch(f"{where}. Look the leader up again.")
+        return FencedLeaderEpoch(f"{where}. Look the leader up again.", *broker.leader_of(topic, partition))
     if epoch > ours:
         return UnknownLeaderEpoch(f"{where}. Try again later.")
-    return None
+    return otherwise
 
 
 def check_history(
@@ -45,10 +58,7 @@ def check_history(
         log = broker.log(topic, partition)
     except StorageError as error:
         return error
-    if not log.epochs.entries and last_epoch == log.leader_epoch:  # nothing was written yet
-        common, end = last_epoch, log.end_offset
-    else:
-        common, end = log.epochs.end_offset(last_epoch, log.end_offset)
+    common, end = end_of_epoch(log, last_epoch)
     if common < 0:
         return OffsetOutOfRange(
             f"{topic}-{partition} does not know leader epoch {last_epoch}; its own is {log.leader_epoch}. Begin anew."
@@ -56,3 +66,10 @@ def check_history(
     if common == last_epoch and end >= fetch_offset:
         return None
     return Divergence(common, end, log.high_watermark, log.last_stable_offset, log.start_offset)
+
+
+def end_of_epoch(log: Log, epoch: int) -> tuple[int, int]:
+    """(epoch, end offset) of the largest leader epoch of a log that is not above this one; (-1, -1) if unknown."""
+    if not log.epochs.entries and epoch == log.leader_epoch:  # nothing was written yet
+        return epoch, log.end_offset
+    return log.epochs.end_offset(epoch, log.end_offset)

@@ -7,22 +7,26 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.storage.broker.in_turns import AT_ONCE, off_the_loop
 from muster.storage.broker.parking import Parking
 from muster.storage.broker.reads import TURN_BYTES, Bounds, Place, Reading, Turn
 from muster.storage.broker.topic_requests import TopicRequests
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
+from muster.storage.segments.reading import LATEST
 from muster.storage.types import Appended, Fetched, TopicPartition
 
 Item = TypeVar("Item")
 
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""
+
+GivenUp: TypeAlias = tuple[str, int, int]
+"""Topic, partition, and the offset before which its records are given up (-1: all that can be read)."""
 
 Found: TypeAlias = list[Fetched | StorageError]
 """The answers of a fetch in the order of its places."""
@@ -42,6 +46,14 @@ KNOWN_ACKS = (-1, ACKS_NONE, 1)
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class Listed(NamedTuple):
+    """An offset by time, and the leader epoch of the record there, or of the next one; -1 each where there is none."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
 
 
 class LogRequests:
@@ -174,6 +186,29 @@ class LogRequests:
                 await self._read_on(reading)
                 if reading.enough or not parked.granted or not await parked.woken(deadline - loop.time()):
                     return reading.results
+
+    # -- offsets ------------------------------------------------------------------------------------------
+
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> Listed:
+        """See `Log.list_offset`. In any thread; it may have to search."""
+        log = self.broker.log(topic, partition)
+        offset, timestamp_ms = log.list_offset(timestamp, committed=committed)
+        if offset < 0:
+            return Listed(offset, timestamp_ms, -1)
+        epoch = -1 if timestamp == LATEST else log.epochs.at(offset)
+        return Listed(offset, timestamp_ms, log.leader_epoch if epoch < 0 else epoch)
+
+    async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
+        """Give up the records before these offsets (see `Broker.delete_records`): the first offset that is left, of
+        each. `timeout_ms` is for nodes that wait for others."""
+        return await off_the_loop(lambda one: self._give_up(*one), asked)
+
+    def _give_up(self, topic: str, partition: int, before: int) -> int | StorageError:
+        try:
+            self.broker.check_writable(topic)
+            return self.broker.delete_records(topic, partition, before)
+        except StorageError as error:
+            return error
 
 
 def portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

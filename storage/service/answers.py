@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.epochs import NOT_TOLD, Divergence, check_epoch, check_history
-from muster.storage.errors import NotLeaderOrFollower, StorageError
+from muster.storage.errors import StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import Part
 from muster.storage.types import Appended, Fetched
@@ -33,7 +33,7 @@ def parted(broker: Broker, topic: str, part: Wanted) -> StorageError | Divergenc
 
 def led_by(error: StorageError) -> pb.LeaderIdAndEpoch | None:
     """Who leads the partition instead, where the refusal says it."""
-    if isinstance(error, NotLeaderOrFollower) and error.leader >= 0:
+    if error.leader >= 0:
         return pb.LeaderIdAndEpoch(leader_id=error.leader, leader_epoch=error.leader_epoch)
     return None
 

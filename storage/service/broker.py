@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from muster.storage.broker.epochs import Divergence
-from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns, off_the_loop
+from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns
 from muster.storage.broker.reads import Bounds, Place
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
@@ -27,6 +27,9 @@ from muster.storage.wording import shown
 READ_COMMITTED = 1
 ROOM = 1 << 30
 """More than any answer has."""
+
+DELETE_RECORDS_MS = 30_000
+"""How long copies of a log may take to give up what it gives up: what Kafka's admin clients have patience for."""
 
 
 class BrokerService:
@@ -291,8 +294,9 @@ class BrokerService:
     def _list(self, topic: str, part: pb.ListOffsetsPartition, committed: bool) -> pb.ListOffsetsPartitionResult:
         result = pb.ListOffsetsPartitionResult(partition_index=part.partition_index, offset=-1, timestamp=-1)
         try:
-            log = self._broker.log(topic, part.partition_index)
-            result.offset, result.timestamp = log.list_offset(part.timestamp, committed=committed)
+            result.offset, result.timestamp, _ = self.requests.list_offset(
+                topic, part.partition_index, part.timestamp, committed=committed
+            )
         except StorageError as error:
             result.error_code, result.error_message = code_of(error), str(error)
         return result
@@ -300,20 +304,21 @@ class BrokerService:
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
         bounded("partitions", len(asked))
-        results = iter(await off_the_loop(lambda one: self._give_up(*one), asked))
+        wanted = [(topic, part.partition_index, part.offset) for topic, part in asked]
+        done = await self.requests.delete_records(wanted, DELETE_RECORDS_MS)
+        results = iter(_given_up(one[1], outcome) for one, outcome in zip(wanted, done, strict=True))
         response = pb.DeleteRecordsResponse()
         for topic in request.topics:
             response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))
         return response
 
-    def _give_up(self, topic: str, part: pb.DeleteRecordsPartition) -> pb.DeleteRecordsPartitionResult:
-        result = pb.DeleteRecordsPartitionResult(partition_index=part.partition_index, low_watermark=-1)
-        try:
-            self._broker.check_writable(topic)
-            result.low_watermark = self._broker.delete_records(topic, part.partition_index, part.offset)
-        except StorageError as error:
-            result.error_code, result.error_message = code_of(error), str(error)
-        return result
+
+def _given_up(partition: int, outcome: int | StorageError) -> pb.DeleteRecordsPartitionResult:
+    if isinstance(outcome, StorageError):
+        return pb.DeleteRecordsPartitionResult(
+            partition_index=partition, low_watermark=-1, error_code=code_of(outcome), error_message=str(outcome)
+        )
+    return pb.DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
 
 
 def _refused(name: str, error: StorageError | None) -> pb.TopicResult:

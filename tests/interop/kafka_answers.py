@@ -188,8 +188,10 @@ async def records(ask: Asker) -> dict[str, object]:
     body = gzip.compress(b"\xff" * 50)
     codec_5 = encode_batch([(NOW, None, b"v", ())])
     compacted = await ask.topic("compacted", **{"cleanup.policy": "compact"})
+    empty, two = await ask.topic("empty"), await ask.topic("two")
     found: dict[str, object] = {
         "produce: a batch": await ask.produce(topic, good),
+        "produce: another": await ask.produce(two, good),
         "produce: no records": await ask.produce(topic, None),
         "produce: cut short": await ask.produce(topic, good[:-3]),
         "produce: bytes behind it": await ask.produce(topic, good + b"abc"),
@@ -201,22 +203,40 @@ async def records(ask: Asker) -> dict[str, object]:
 
     async def fetched(offset: int, **more: Any) -> object:
         size = more.pop("partition_max_bytes", 1 << 20)
-        epoch = more.pop("last_fetched_epoch", -1)
+        epoch, leader_epoch = more.pop("last_fetched_epoch", -1), more.pop("current_leader_epoch", -1)
         part = one("FetchRequest.topics.partitions", partition=0, fetch_offset=offset, partition_max_bytes=size)
-        part.last_fetched_epoch = epoch
+        part.last_fetched_epoch, part.current_leader_epoch = epoch, leader_epoch
         rows = [one("FetchRequest.topics", topic=topic, partitions=[part])]
         answer = await ask("Fetch", 12, max_wait_ms=0, min_bytes=0, topics=rows, **more)
         if answer is None or answer.error_code or not answer.responses:
             return answer and (answer.error_code, answer.session_id > 0)
         told = answer.responses[0].partitions[0]
         parted = told.diverging_epoch and told.diverging_epoch.epoch
-        return told.error_code, bool(told.records), answer.session_id > 0, parted
+        leader = told.current_leader and (told.current_leader.leader_id, told.current_leader.leader_epoch)
+        return told.error_code, bool(told.records), answer.session_id > 0, parted, leader
 
     async def listed(version: int, timestamp: int, times: int = 1, **more: Any) -> object:
         part = one("ListOffsetsRequest.topics.partitions", partition_index=0, timestamp=timestamp)
         rows = [one("ListOffsetsRequest.topics", name=topic, partitions=[part] * times)]
         answer = await ask("ListOffsets", version, replica_id=-1, topics=rows, **more)
         return answer and [(each.error_code, each.offset >= 0) for each in answer.topics[0].partitions]
+
+    async def ended(name: str, epoch: int, version: int = 4, **more: Any) -> object:
+        index = more.pop("partition", 0)
+        part = one("OffsetForLeaderEpochRequest.topics.partitions", partition=index, leader_epoch=epoch)
+        part.current_leader_epoch = more.pop("current_leader_epoch", -1)
+        rows = [one("OffsetForLeaderEpochRequest.topics", topic=name, partitions=[part])]
+        answer = await ask("OffsetForLeaderEpoch", version, topics=rows, **({"replica_id": -1} | more))
+        return answer and [
+            (each.error_code, each.partition, each.leader_epoch, each.end_offset)
+            for each in answer.topics[0].partitions
+        ]
+
+    async def epoch_of(name: str, timestamp: int) -> object:
+        part = one("ListOffsetsRequest.topics.partitions", partition_index=0, timestamp=timestamp)
+        rows = [one("ListOffsetsRequest.topics", name=name, partitions=[part])]
+        told = (await ask("ListOffsets", 7, replica_id=-1, topics=rows)).topics[0].partitions[0]
+        return told.error_code, told.offset, told.leader_epoch
 
     async def deleted(name: str) -> object:
         part = one("DeleteRecordsRequest.topics.partitions", partition_index=0, offset=0)
@@ -234,6 +254,24 @@ async def records(ask: Asker) -> dict[str, object]:
         "list: -3 in version 7": await listed(7, -3),
         "list: isolation level 7": await listed(7, -1, isolation_level=7),
         "twice: ListOffsets": await listed(7, -1, 2),
+        **{
+            f"list: the epoch at {when} of {what}": await epoch_of(name, when)
+            for when in (-1, -2, -3, NOW, NOW + 10**9)
+            for what, name in (("records", two), ("nothing", empty))
+        },
+        "fetch: a later epoch": await fetched(0, current_leader_epoch=5),
+        **{
+            f"epochs: {epoch} in version {version}": await ended(two, epoch, version)
+            for version in (2, 3, 4)
+            for epoch in (0, 1, -1)
+        },
+        "epochs: of nothing": await ended(empty, 0),
+        "epochs: a later one of nothing": await ended(empty, 1),
+        "epochs: a later leader": await ended(two, 0, current_leader_epoch=3),
+        "epochs: the present leader": await ended(two, 0, current_leader_epoch=0),
+        "epochs: no such partition": await ended(two, 0, partition=7),
+        "epochs: no such topic": await ended(f"nowhere{ask.run}", 0),
+        "epochs: for debugging": await ended(two, 0, replica_id=-2),
         "delete records": await deleted(topic),
         "delete records: compacted": await deleted(compacted),
     }

@@ -23,6 +23,7 @@ class Replicas(Roles):
         fetch(request, reply)              when a follower asks; wake() after anything that happened
         requests()                         for the fetches to send; answered() or failed() for each
         appended(place), flushed(places)   when a log has grown here, or is flushed
+        begins(place)                      when one begins later than before; `look` finds it, too
         questions()                        for what to ask the controller; altered() for each
         look()                             every half of `replica.lag.time.max.ms`, or more often
 
@@ -165,6 +166,13 @@ class Replicas(Roles):
         led.leader.appended(led.half, led.log.end)
         self.serving.happened(place)
 
+    def begins(self, place: TopicPartition) -> None:
+        """A log that this node leads may begin later than before: retention, or DeleteRecords, took what lay there."""
+        led = self.led.get(place)
+        if led is not None and led.log.start != led.leader.halves[led.half].start:
+            led.leader.begins(led.half, led.log.start)
+            self.serving.happened(place)
+
     def flushed(self, places: Iterable[TopicPartition], now_ms: int) -> None:
         """These logs are flushed, as far as their `kept` says."""
         for place in places:
@@ -200,7 +208,9 @@ class Replicas(Roles):
             self._stirred(leader)
 
     def look(self, now_ms: int) -> None:
-        """What time brings: who has fallen behind, and which log works again."""
+        """What time brings: who has fallen behind, which logs begin later by now, and which log works again."""
+        for place in list(self.led):
+            self.begins(place)
         for leader in list(self.leaders.values()):
             leader.look(now_ms)
             self._stirred(leader)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from muster.coordinator.kafka.log.cluster import ClusterHandlers
+from muster.coordinator.kafka.log.epochs import EpochHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
 from muster.coordinator.kafka.log.offsets import OffsetHandlers
 from muster.coordinator.kafka.log.produces import ProduceReader
@@ -38,6 +39,7 @@ class LogHandlers:
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
+        self.offset_for_leader_epoch = EpochHandlers(requests).offset_for_leader_epoch
         metadata = (
             MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)
             if cluster is None

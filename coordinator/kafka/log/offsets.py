@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, check_replica, no_transactions
@@ -10,8 +10,12 @@ from muster.coordinator.kafka.log.records import READ_COMMITTED, partitions
 from muster.storage.broker.epochs import check_epoch
 from muster.storage.broker.in_turns import at_once_or_off_the_loop
 from muster.storage.broker.requests import LogRequests
-from muster.storage.errors import InvalidRequest, StorageError
+from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
 from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
+
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_AVAILABLE_SINCE: Final = 5
+"""The first version of ListOffsets that has OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 
 class Beginning(NamedTuple):
@@ -68,14 +72,15 @@ class OffsetHandlers:
             if refusal is not None:
                 return ListedPartition(one[1].partition_index, refusal.code)
             topic, part = one[0].name, one[1]
-            return self._listed(topic, part, committed) if call.api_version else self._beginnings(topic, part)
+            version = call.api_version
+            return self._listed(topic, part, committed, version) if version else self._beginnings(topic, part)
 
         listed = await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
         for (topic, _), found in zip(asked, listed, strict=True):
             answer[topic.name].partitions.append(found)
         return ListOffsetsAnswer(list(answer.values()))
 
-    def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:
+    def _listed(self, topic: str, part: Any, committed: bool, version: int) -> ListedPartition:
         index = part.partition_index
         refusal = check_epoch(self._requests.broker, topic, index, part.current_leader_epoch)
         if refusal is not None:
@@ -83,11 +88,14 @@ class OffsetHandlers:
         try:
             if part.timestamp < MAX_TIMESTAMP:
                 raise UnsupportedTimestamp(f"Timestamp {part.timestamp} asks for nothing here; expected -3 or more.")
-            log = self._requests.broker.log(topic, index)
-            offset, timestamp = log.list_offset(part.timestamp, committed=committed)
+            found = self._requests.list_offset(topic, index, part.timestamp, committed=committed)
+        except OffsetNotAvailable as error:
+            # Older clients do not know that word.
+            return ListedPartition(index, error.code if version >= NOT_AVAILABLE_SINCE else LEADER_NOT_AVAILABLE)
         except StorageError as error:
             return ListedPartition(index, error.code)
-        return ListedPartition(index, 0, timestamp, offset, log.leader_epoch if offset >= 0 else -1)
+        offset, timestamp, epoch = found
+        return ListedPartition(index, 0, timestamp, offset, epoch)
 
     def _beginnings(self, topic: str, part: Any) -> ListedPartition:
         """Version 0: -1 the end and segments before it, -2 the start, a time the segments whose records are older."""

@@ -78,6 +78,12 @@ class DivergingEpoch:
 AS_ONE: Final = DivergingEpoch()
 
 
+@dataclass(frozen=True, slots=True)
+class CurrentLeader:
+    leader_id: int
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class FetchedPartition:
     """One partition of a FetchResponse."""
@@ -90,6 +96,13 @@ class FetchedPartition:
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     records: Buffer = b""
     diverging_epoch: DivergingEpoch = AS_ONE
+
+
+@dataclass(slots=True)
+class LedElsewhere(FetchedPartition):
+    """One that is refused because another node leads it, or leads it in a later epoch by now."""
+
+    current_leader: CurrentLeader | None = None
 
 
 @dataclass(slots=True)
@@ -333,7 +346,10 @@ def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
 
 def fetched(partition: int, found: Fetched | StorageError | Divergence, committed: bool) -> FetchedPartition:
     if isinstance(found, StorageError):
-        return FetchedPartition(partition, found.code)
+        if found.leader_epoch < 0:
+            return FetchedPartition(partition, found.code)
+        leader = CurrentLeader(found.leader, found.leader_epoch)
+        return LedElsewhere(partition, found.code, current_leader=leader)
     if isinstance(found, Divergence):
         epoch, end, high_watermark, stable, log_start = found
         parted = DivergingEpoch(epoch, end)

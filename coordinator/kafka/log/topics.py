@@ -10,7 +10,7 @@ from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.configs import described
 from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
 from muster.coordinator.kafka.log.metadata import NO_ID
-from muster.storage.broker.in_turns import in_turns, off_the_loop
+from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
@@ -178,27 +178,26 @@ class TopicHandlers:
         """Give up the records before an offset; -1 stands for all that can be read."""
         made = struct("DeleteRecordsResponse.topics")
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-        results = iter(await off_the_loop(lambda one: self._given_up(*one), asked))
+        wanted = [(topic, part.partition_index, part.offset) for topic, part in asked]
+        done = await self._requests.delete_records(wanted, max(request.timeout_ms, 0))
+        results = iter(given_up(one[1], outcome) for one, outcome in zip(wanted, done, strict=True))
         topics = [
             made(name=topic.name, partitions=list(islice(results, len(topic.partitions)))) for topic in request.topics
         ]
         return struct("DeleteRecordsResponse")(topics=topics)
-
-    def _given_up(self, name: str, part: Any) -> Any:
-        code, low = 0, -1
-        try:
-            self._broker.check_writable(name)
-            low = self._broker.delete_records(name, part.partition_index, part.offset)
-        except StorageError as error:
-            code = error.code
-        made = struct("DeleteRecordsResponse.topics.partitions")
-        return made(partition_index=part.partition_index, low_watermark=low, error_code=code)
 
     def _name_of(self, topic_id: bytes) -> str:
         for topic in self._broker.topics().values():
             if topic.id == topic_id:
                 return topic.name
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
+
+
+def given_up(partition: int, outcome: int | StorageError) -> Any:
+    made = struct("DeleteRecordsResponse.topics.partitions")
+    if isinstance(outcome, StorageError):
+        return made(partition_index=partition, low_watermark=-1, error_code=outcome.code)
+    return made(partition_index=partition, low_watermark=outcome)
 
 
 def said(outcome: Topic | StorageError | None) -> tuple[int, str | None]:

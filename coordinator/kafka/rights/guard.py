@@ -27,6 +27,7 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
     "Produce": ("topic_data",),
     "Fetch": ("topics",),
     "ListOffsets": ("topics",),
+    "OffsetForLeaderEpoch": ("topics",),
     "Metadata": ("topics",),
     "OffsetFetch": ("topics", "groups"),
     "FindCoordinator": ("coordinator_keys",),

@@ -1,4 +1,4 @@
-"""Records: Produce, Fetch, ListOffsets, InitProducerId."""
+"""Records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, InitProducerId."""
 
 from copy import copy
 from typing import Any, Final
@@ -12,10 +12,12 @@ from muster.coordinator.security.acl.rights import API_RIGHTS, Right
 PRODUCE: Final = "Produce"
 FETCH: Final = "Fetch"
 LIST: Final = "ListOffsets"
+EPOCHS: Final = "OffsetForLeaderEpoch"
 INIT: Final = "InitProducerId"
 WRITTEN, IN_TRANSACTION = API_RIGHTS[PRODUCE]
 (READ,) = API_RIGHTS[FETCH]
 (LISTED,) = API_RIGHTS[LIST]
+(ENDED,) = API_RIGHTS[EPOCHS]
 IDEMPOTENT, TRANSACTIONAL = API_RIGHTS[INIT]
 ACKS_NONE: Final = 0
 
@@ -128,6 +130,28 @@ def list_offsets(may: May, request: Any, call: KafkaCall) -> Verdict:
             partitions=[
                 row(partition_index=one.partition_index, error_code=code_of(LISTED)) for one in topic.partitions
             ],
+        )
+        for topic in refused
+    ]
+    left = copy(request)
+    left.topics = allowed
+
+    def amend(answer: Any) -> Any:
+        answer.topics = [*answer.topics, *rows]
+        return answer
+
+    return Partly(left, amend)
+
+
+def offset_for_leader_epoch(may: May, request: Any, call: KafkaCall) -> Verdict:
+    allowed, refused = may.split(call, ENDED, request.topics, lambda topic: str(topic.topic), api=EPOCHS)
+    if not refused:
+        return None
+    made, row = struct("OffsetForLeaderEpochResponse.topics"), struct("OffsetForLeaderEpochResponse.topics.partitions")
+    rows = [
+        made(
+            topic=topic.topic,
+            partitions=[row(partition=one.partition, error_code=code_of(ENDED)) for one in topic.partitions],
         )
         for topic in refused
     ]

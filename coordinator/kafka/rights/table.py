@@ -15,7 +15,13 @@ from muster.coordinator.kafka.rights.groups import (
 from muster.coordinator.kafka.rights.judging import Judge
 from muster.coordinator.kafka.rights.members import OfMember, consumer_group_heartbeat, join_group
 from muster.coordinator.kafka.rights.offsets import offset_commit, offset_delete, offset_fetch
-from muster.coordinator.kafka.rights.records import fetch, init_producer_id, list_offsets, produce
+from muster.coordinator.kafka.rights.records import (
+    fetch,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
 from muster.coordinator.kafka.rights.topics import (
     create_partitions,
     create_topics,
@@ -29,6 +35,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "Produce": produce,
     "Fetch": fetch,
     "ListOffsets": list_offsets,
+    "OffsetForLeaderEpoch": offset_for_leader_epoch,
     "Metadata": metadata,
     "OffsetCommit": offset_commit,
     "OffsetFetch": offset_fetch,

@@ -43,7 +43,14 @@ class Committing:
                 done.set_result(code)
 
         self.tell(place, end, told)
+        if not done.done():
+            done.add_done_callback(lambda _: self._forget(place, told) if done.cancelled() else None)
         return done
+
+    def _forget(self, place: TopicPartition, told: Told) -> None:
+        waiting = [each for each in self._waiting.pop(place, ()) if each[2] is not told]
+        if waiting:
+            self._waiting[place] = waiting
 
     def moved(self, place: TopicPartition) -> None:
         """There may be news: the high watermark has moved, or this node leads the partition no more."""
@@ -84,3 +91,17 @@ class Keeping(Committing):
         if led.leader.over:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if led.leader.halves[led.half].kept >= end else None
+
+
+class Starting(Committing):
+    """Who waits until the logs of all that are in sync begin at an offset or later (A3b): NONE, or
+    NOT_LEADER_OR_FOLLOWER (6). `look` after anything that happened."""
+
+    def look(self) -> None:
+        for place in list(self._waiting):
+            self.moved(place)
+
+    def _code(self, led: Led, end: int) -> ErrorCode | None:
+        if led.leader.over:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if led.leader.low_watermark(led.half) >= end else None

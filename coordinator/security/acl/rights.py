@@ -76,6 +76,7 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
     ),
     "Fetch": (Right(READ, TOPIC, "topics.topic"),),
     "ListOffsets": (Right(DESCRIBE, TOPIC, "topics.name"),),
+    "OffsetForLeaderEpoch": (Right(DESCRIBE, TOPIC, "topics.topic", instead=on_cluster(Operation.CLUSTER_ACTION)),),
     "Metadata": (
         Right(DESCRIBE, TOPIC, "topics.name"),
         Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE), when=NEW_TOPIC),

@@ -146,6 +146,10 @@ FIELDS: Final[dict[str, Fields]] = {
         "replica_id": -1,
         "topics": partitions(f"{path}.topics", topics, timestamp=-1),
     },
+    "OffsetForLeaderEpoch": lambda path, topics, groups, txn: {
+        "replica_id": -1,
+        "topics": partitions(f"{path}.topics", topics, "topic", leader_epoch=0),
+    },
     "Metadata": lambda path, topics, groups, txn: {
         "topics": [one(f"{path}.topics", name=name) for name in topics],
         "include_cluster_authorized_operations": True,

@@ -265,3 +265,40 @@ def comes_back_as_a_follower(former: Pair, leader: Pair, *, epoch: int, unclean_
         former.replicas.answered(THERE, request, answer, 0)
         former.flushes(former.replicas.unkept())
     assert former.log().end == 3
+
+
+def test_a_log_that_begins_later_is_looked_at_and_its_followers_are_told() -> None:
+    """F8, A3b: whatever moved its start; a leader's machine that was never told waited for nobody, and gave followers
+    below it no word."""
+    leader, follower = two()
+    leader.writes(4)
+    leader.flushes()
+    for _ in range(3):
+        copy_once(leader, follower)
+    half = leader.replicas.led[PLACE].leader.halves[0]
+    copy_once(leader, follower)
+    leader.log().advance_start(3)
+    leader.replicas.look(0)
+    assert (half.start, half.seen[THERE].start) == (3, 0)
+    assert leader.replicas.led[PLACE].leader.low_watermark(0) == 0
+    copy_once(leader, follower)
+    assert follower.log().start == 3
+    copy_once(leader, follower)
+    assert leader.replicas.led[PLACE].leader.low_watermark(0) == 3
+
+
+def test_a_log_that_begins_where_it_began_is_no_news() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    leader.replicas.look(0)
+    leader.replicas.begins(TopicPartition("strange", 0))
+    answers: list[FetchAnswer] = []
+    [(_, request)] = follower.replicas.requests(0)
+    leader.replicas.fetch(request, answers.append, 100, 0)
+    leader.replicas.begins(PLACE)
+    leader.replicas.serving.wake(1)
+    assert answers == []
+    leader.writes(1)
+    leader.flushes()
+    leader.replicas.serving.wake(2)
+    assert len(answers) == 1

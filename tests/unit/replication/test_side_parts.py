@@ -22,7 +22,7 @@ from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchReque
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.copies.altering import Altering
-from muster.coordinator.replication.copies.committing import Committing
+from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.copies.fetch_desk import FetchDesk
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.polling import Polling
@@ -273,6 +273,58 @@ def test_l2_an_append_hears_that_it_is_committed_or_that_its_epoch_is_over() -> 
         given.hears(topic(leader=THERE, epoch=4))
         committing.moved(ORDERS)
         assert await second is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_acks_of_one_waits_for_what_is_kept_here_and_for_nobody_else() -> None:
+    """L2."""
+
+    async def story(given: Given) -> None:
+        keeping = Keeping(given.replicas)
+        half = given.replicas.led[ORDERS].leader.halves[0]
+        first, second = keeping.wait(ORDERS, 1), keeping.wait(ORDERS, 2)
+        half.kept = 1
+        keeping.moved(ORDERS)
+        assert (await first, second.done(), half.high_watermark) == (NONE, False, 0)
+        assert await keeping.wait(ORDERS, 1) is NONE, "it is already"
+        given.hears(topic(leader=THERE, epoch=4))
+        keeping.moved(ORDERS)
+        assert await second is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_a3b_who_gives_records_up_waits_for_all_that_are_in_sync() -> None:
+    async def story(given: Given) -> None:
+        starting = Starting(given.replicas)
+        half = given.replicas.led[ORDERS].leader.halves[0]
+        half.start = 5
+        waiting = starting.wait(ORDERS, 5)
+        for start, done in ((-1, False), (4, False), (5, True)):
+            half.seen[THERE].start = start
+            starting.look()
+            assert waiting.done() == done
+        assert await waiting is NONE
+        half.seen[THERE].start = 4
+        late = starting.wait(ORDERS, 5)
+        given.replicas.led[ORDERS].leader.over = True
+        starting.look()
+        assert await late is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_who_waits_no_more_is_not_remembered() -> None:
+    async def story(given: Given) -> None:
+        committing = Committing(given.replicas)
+        gone, left = committing.wait(ORDERS, 1), committing.wait(ORDERS, 1)
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert [len(waiting) for waiting in committing._waiting.values()] == [1]
+        left.cancel()
+        await asyncio.sleep(0)
+        assert committing._waiting == {}
 
     play(story)
 

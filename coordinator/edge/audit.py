@@ -96,9 +96,8 @@ def all_named(request: Any) -> Iterable[str]:
     for field in ("topic_names", "groups_names"):
         if getattr(request, field, None):
             return map(str, getattr(request, field))
-    fields = ("topics", "resources", "creations", "filters", "entries", "partitions")
-    rows = next((rows for rows in (getattr(request, field, None) for field in fields) if rows), ())
-    return (str(name_of(row)) for row in rows)
+    fields = ("topics", "resources", "creations", "filters", "entries", "partitions", "topic_partitions")
+    return (str(name_of(row)) for row in first_of(request, *fields))
 
 
 def name_of(row: Any) -> object:
@@ -119,5 +118,15 @@ def refusals(response: Any) -> int:
     if getattr(response, "error_code", 0):
         return 1
     fields = ("topics", "results", "responses", "members", "groups", "filter_results", "entries")
-    rows = next((rows for rows in (getattr(response, field, None) for field in fields) if rows), ())
-    return sum(bool(getattr(row, "error_code", 0)) for row in rows)
+    rows = first_of(response, *fields, "replica_election_results")
+    return sum(bool(getattr(each, "error_code", 0)) for row in rows for each in within(row))
+
+
+def within(row: Any) -> Iterable[Any]:
+    """The partitions of a topic, where each has a code of its own."""
+    return (row,) if hasattr(row, "error_code") else first_of(row, "partitions", "partition_result")
+
+
+def first_of(of: Any, *fields: str) -> Iterable[Any]:
+    found: Iterable[Any] = next((rows for rows in (getattr(of, field, None) for field in fields) if rows), ())
+    return found

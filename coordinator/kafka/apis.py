@@ -71,6 +71,19 @@ APIS: Final = (
     Api(74, "ListConfigResources", 0, 1, parks=True),
 )
 
+CLUSTER_APIS: Final = tuple(
+    sorted(
+        (
+            *APIS,
+            Api(43, "ElectLeaders", 0, 2, parks=True),
+            Api(45, "AlterPartitionReassignments", 0, 1, parks=True),
+            Api(46, "ListPartitionReassignments", 0, 0, parks=True),
+        ),
+        key=lambda api: api.key,
+    )
+)
+"""Those that a node of a cluster serves."""
+
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36

@@ -47,7 +47,7 @@ class LogHandlers:
         )
         self.metadata = metadata.metadata
         self.describe_cluster_now = ClusterHandlers(requests, metadata).describe_cluster_now
-        topics = TopicHandlers(requests, node_id)
+        topics = TopicHandlers(requests, node_id) if cluster is None else topics_of(requests, node_id, cluster)
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
         self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
 
@@ -58,3 +58,9 @@ def of_cluster(
     from muster.coordinator.kafka.clustered.metadata import ClusterMetadata
 
     return ClusterMetadata(requests, endpoint, cluster, auto_create=auto_create)
+
+
+def topics_of(requests: LogRequests, node_id: int, cluster: "Cluster") -> TopicHandlers:
+    from muster.coordinator.kafka.clustered.topics import ClusterTopicHandlers
+
+    return ClusterTopicHandlers(requests, node_id, cluster)

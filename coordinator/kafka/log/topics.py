@@ -12,7 +12,7 @@ from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, Invali
 from muster.coordinator.kafka.log.metadata import NO_ID
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic
@@ -49,7 +49,7 @@ class TopicHandlers:
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
-            wanted = NewTopic(topic.name, self._count(topic), self._configs(topic))
+            wanted = self._wanted(topic)
             if validate_only:
                 self._requests.topics.check_new(wanted)
         except StorageError as error:
@@ -69,9 +69,20 @@ class TopicHandlers:
             topic_id=result.id if isinstance(result, Topic) else NO_ID,
             error_message=None,
             num_partitions=asked.partitions,
-            replication_factor=COPIES,
+            replication_factor=self._copies(asked),
             configs=described("CreateTopicsResponse.topics.configs", settings, ours, asked.configs),
         )
+
+    def _wanted(self, topic: Any) -> NewTopic:
+        """What is asked for. Raises StorageError."""
+        return NewTopic(topic.name, self._count(topic), self._configs(topic))
+
+    def _copies(self, asked: NewTopic) -> int:
+        """How many each partition of a topic has that was made, or might be."""
+        return COPIES
+
+    def _partitions(self, asked: int) -> int:
+        return self._broker.settings.num_partitions if asked == DEFAULT else asked
 
     def _count(self, wanted: Any) -> int:
         """How many partitions: as many as were assigned by hand, as asked for, or the node's default."""
@@ -88,8 +99,7 @@ class TopicHandlers:
                 f"Topic '{name}' cannot have replication factor {wanted.replication_factor} on one node; "
                 f"expected {COPIES}, or -1 for the default."
             )
-        asked: int = wanted.num_partitions
-        return self._broker.settings.num_partitions if asked == DEFAULT else asked
+        return self._partitions(wanted.num_partitions)
 
     @staticmethod
     def _configs(wanted: Any) -> dict[str, str]:
@@ -118,7 +128,7 @@ class TopicHandlers:
             return None
 
         refused = await in_turns(refusal, request.topics)
-        good = [(wanted.name, wanted.count) for wanted, no in zip(request.topics, refused, strict=True) if no is None]
+        good = [self._growth(wanted) for wanted, no in zip(request.topics, refused, strict=True) if no is None]
         grown = iter([] if request.validate_only else await self._requests.topics.grow(good))
         made = struct("CreatePartitionsResponse.results")
         results = []
@@ -126,6 +136,9 @@ class TopicHandlers:
             code, message = said(no or next(grown, None))
             results.append(made(name=wanted.name, error_code=code, error_message=message))
         return struct("CreatePartitionsResponse")(results=results)
+
+    def _growth(self, wanted: Any) -> MorePartitions:
+        return MorePartitions(wanted.name, wanted.count)
 
     def _check_growth(self, wanted: Any) -> None:
         self._broker.check_writable(wanted.name)

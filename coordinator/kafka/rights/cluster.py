@@ -74,8 +74,20 @@ def users(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(results=[struct(f"{path}.results")(user=name, **said) for name in names])
 
 
+def elections(path: str, request: Any, said: dict[str, Any]) -> Any:
+    """Version 0 has no code for the whole; who asks for all partitions is not told which there are."""
+    made = struct(f"{path}.replica_election_results")
+    row = struct(f"{path}.replica_election_results.partition_result")
+    rows = [
+        made(topic=topic.topic, partition_result=[row(partition_id=number, **said) for number in topic.partitions])
+        for topic in request.topic_partitions or ()
+    ]
+    return struct(path)(error_code=said["error_code"], replica_election_results=rows)
+
+
 IN_ROWS: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
     "CreateAcls": creations,
+    "ElectLeaders": elections,
     "DeleteAcls": deletions,
     "AlterClientQuotas": entries,
     "DescribeClientQuotas": no_quotas,

@@ -129,6 +129,9 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
     "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
     "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
     "AlterUserScramCredentials": (on_cluster(ALTER),),
+    "ElectLeaders": (on_cluster(ALTER),),
+    "AlterPartitionReassignments": (on_cluster(ALTER),),
+    "ListPartitionReassignments": (on_cluster(DESCRIBE),),
     "DescribeCluster": (Right(DESCRIBE, CLUSTER, lacking=Lacking.LEFT_OUT, when="what the caller may do there"),),
     "ConsumerGroupHeartbeat": (
         Right(READ, GROUP, "group_id"),

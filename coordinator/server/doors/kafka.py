@@ -13,6 +13,7 @@ from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.kafka.acls.disabled import NoAcls
+from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import ConnectionLimits
@@ -34,6 +35,7 @@ from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.kafka.clustered.admin import Administers
     from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.security.security import Security
 
@@ -96,9 +98,10 @@ class KafkaDoor:
         tell: Tell,
         security: "Security | None" = None,
         cluster: "Cluster | None" = None,
+        admin: "Administers | None" = None,
     ) -> None:
         """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
-        do; `cluster` knows the others where this node is one of many."""
+        do; `cluster` knows the others where this node is one of many, and `admin` says who is to lead there."""
         settings = self._settings
 
         def endpoint() -> Endpoint:
@@ -132,8 +135,9 @@ class KafkaDoor:
         limiting = limiting_of(security, partitions, settings)
         if security is not None:
             charge(self._listener, security, driver, shards)
-        handlers = (groups, records, configs, acls_of(security), quotas, users)
-        dispatch = Dispatch(handlers, instruments, tell, guard, limiting)
+        handlers = (groups, records, configs, acls_of(security), quotas, users, *administering(admin, cluster))
+        apis = APIS if admin is None else CLUSTER_APIS
+        dispatch = Dispatch(handlers, instruments, tell, guard, limiting, apis)
         await self._listener.start(dispatch, connections_of(settings, security), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -177,6 +181,15 @@ def acls_of(security: "Security | None") -> object:
     from muster.coordinator.kafka.acls.handlers import AclHandlers
 
     return AclHandlers(security.acls)
+
+
+def administering(admin: "Administers | None", cluster: "Cluster | None") -> tuple[object, ...]:
+    """Who answers what is asked of a cluster's leaders and copies, where there is one."""
+    if admin is None or cluster is None:
+        return ()
+    from muster.coordinator.kafka.clustered.admin import AdminHandlers
+
+    return (AdminHandlers(admin, cluster),)
 
 
 def limiting_of(

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.apis import CLUSTER_APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Later, Peer, Written
 from muster.coordinator.security.identity import Identity, parse_principal
 
-KEYS = {api.name: api.key for api in APIS}
+KEYS = {api.name: api.key for api in CLUSTER_APIS}
 HUNG_UP = "hung up"
 
 

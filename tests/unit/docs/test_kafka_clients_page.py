@@ -1,23 +1,27 @@
 """The page on Kafka's clients shows the APIs and the limits that the code has."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from muster.coordinator.config import known_settings
-from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS, Api
 
 PAGE = Path(__file__).parents[3] / "docs" / "kafka-clients.md"
 TABLE = re.compile(r"<!-- apis -->\n(.*?)<!-- end of apis -->", re.DOTALL)
+OF_CLUSTERS = re.compile(r"<!-- apis of clusters -->\n(.*?)<!-- end of apis -->", re.DOTALL)
 
 
-def drawn() -> str:
-    rows = [f"| {api.name} | {api.key} | {api.first} to {api.last} |" for api in APIS]
+def drawn(apis: Iterable[Api]) -> str:
+    rows = [f"| {api.name} | {api.key} | {api.first} to {api.last} |" for api in apis]
     return "\n".join(["| API | key | versions |", "|---|---|---|", *rows, ""])
 
 
 def test_the_table_of_apis_is_drawn_from_the_code() -> None:
-    (shown,) = TABLE.findall(PAGE.read_text(encoding="utf-8"))
-    assert shown == drawn(), f"write this into {PAGE.name}:\n{drawn()}"
+    page = PAGE.read_text(encoding="utf-8")
+    for table, apis in ((TABLE, APIS), (OF_CLUSTERS, [api for api in CLUSTER_APIS if api not in APIS])):
+        (shown,) = table.findall(page)
+        assert shown == drawn(apis), f"write this into {PAGE.name}:\n{drawn(apis)}"
 
 
 def test_every_setting_it_names_is_one() -> None:

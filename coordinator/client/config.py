@@ -84,6 +84,10 @@ class ProducerConfig(ClientConfig):
     kind: ClassVar[str] = "producer"
 
     acks: Literal["all", "1", "0"] = Field("all", description="Whose word to wait for: all, 1, or 0 (nobody's).")
+    enable_idempotence: bool | None = Field(
+        None,
+        description="Number batches, so that one sent again is written once; default: where nodes share a cluster.",
+    )
     linger_ms: int = Field(5, ge=0, le=60_000, description="How long a record may wait for company.")
     batch_size: int = Field(16_384, ge=0, le=16 << 20, description="Bytes of one batch; 0 sends each record alone.")
     buffer_memory: int = Field(32 << 20, ge=1 << 16, description="Bytes of records not yet delivered.")
@@ -101,6 +105,18 @@ class ProducerConfig(ClientConfig):
     @classmethod
     def _name_acks(cls, value: Any) -> Any:
         return {"-1": "all"}.get(str(value), str(value))
+
+    @model_validator(mode="after")
+    def _check_idempotence(self) -> Self:
+        if self.enable_idempotence and self.acks != "all":
+            raise ValueError(
+                f"enable.idempotence=true needs to hear of all that is written, and acks is {self.acks}; use acks=all"
+            )
+        return self
+
+    @property
+    def numbers_batches(self) -> bool:
+        return self.acks == "all" and self.enable_idempotence is not False
 
 
 class GroupConfig(ClientConfig):

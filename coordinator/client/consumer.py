@@ -161,6 +161,7 @@ class Consumer:
     paused = same(AsyncConsumer.paused)
     subscription = same(AsyncConsumer.subscription)
     assignment = same(AsyncConsumer.assignment)
+    truncations = same(AsyncConsumer.truncations)
     memberid = same(AsyncConsumer.memberid)
     consumer_group_metadata = same(AsyncConsumer.consumer_group_metadata)
     fencing_token = same(AsyncConsumer.fencing_token)

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 
-RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 27, 56, 79, 88, 100, 111, 113})
+RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 19, 20, 27, 41, 56, 74, 75, 78, 79, 88, 100, 111, 113})
 """Kafka's codes after which the same request may succeed later."""
 
 
@@ -125,6 +125,24 @@ class MessageTooLarge(Refused):
 
 class OffsetOutOfRange(Refused):
     """The log does not hold this offset, and auto.offset.reset says not to move."""
+
+
+class LogTruncated(OffsetOutOfRange):
+    """The log lost records that this consumer has read (an unclean election), and auto.offset.reset says not to move.
+
+    `offset` is where the consumer stood, `divergence` where its records and the log's part: seek there, or further on.
+    """
+
+    def __init__(self, partition: tuple[str, int], offset: int, divergence: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.divergence = divergence
+        super().__init__(
+            1,
+            "OFFSET_OUT_OF_RANGE",
+            f"{partition[0]}-{partition[1]}: records up to offset {offset} were read, and from {divergence} on the log "
+            f"has others or none, as another leader did not have them; seek to {divergence}, or set auto.offset.reset",
+        )
 
 
 class CommitFailed(Refused):

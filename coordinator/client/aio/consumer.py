@@ -182,6 +182,10 @@ class Consumer:
         """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""
         return set(self._core.assigned)
 
+    def truncations(self) -> int:
+        """How often it was sent back because a log lost records that it had read (an unclean election)."""
+        return self._core.fetcher.truncations
+
     def memberid(self) -> str:
         """By which id the group knows this consumer; empty while it is no member."""
         return self._core.group_metadata().member_id

@@ -7,6 +7,7 @@ frozen node would be noticed only after a minute.
 import asyncio
 import logging
 import os
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,8 @@ import grpc
 from google.protobuf.message import Message
 
 from muster.coordinator.client.calls.doors import behind
-from muster.coordinator.client.calls.methods import Method
+from muster.coordinator.client.calls.leaders import Leaders
+from muster.coordinator.client.calls.methods import METADATA, Method
 from muster.coordinator.client.calls.software import user_agent
 from muster.coordinator.client.errors import (
     AuthenticationError,
@@ -109,6 +111,10 @@ class Transport:
         self._tls = config.security is not None and config.security.tls
         self._renewing = False
         self._outdated: list[grpc.aio.Channel] = []
+        self._given = list(self._servers)
+        self._gone: dict[str, int] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.leaders = Leaders(self)
 
     @property
     def bootstrap(self) -> str:
@@ -123,7 +129,33 @@ class Transport:
     def use(self, servers: Sequence[str]) -> None:
         """Begin with these nodes from now on, instead of bootstrap.servers."""
         assert servers, "whoever knows of no node goes on with the old ones"
-        self._servers = list(servers)
+        self._servers, self._given = list(servers), list(servers)
+
+    def know(self, nodes: Sequence[str]) -> None:
+        """These are the nodes of the cluster: each answers what bootstrap.servers were asked for, which come last.
+
+        The one in use stays in use; who came by another name begins with any of them. What leads to a node that has
+        been none of these for metadata.max.age.ms is closed.
+        """
+        current = self._servers[0]
+        if current not in nodes:
+            self._servers = random.sample(nodes, len(nodes))
+        else:
+            self._servers = [current, *(node for node in nodes if node != current)]
+        self._servers += [server for server in self._given if server not in nodes]
+        at_ms = now_ms()
+        self._gone = {node: self._gone.get(node, at_ms) for node in self._channels if node not in self._servers}
+        for node, since_ms in list(self._gone.items()):
+            if at_ms - since_ms >= self.config.metadata_max_age_ms:
+                self._let_go(node)
+
+    def _let_go(self, address: str) -> None:
+        del self._gone[address]
+        channel = self._channels.pop(address)
+        self._forget_stubs(address)
+        task = asyncio.ensure_future(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def read_from(self, address: str | None) -> None:
         """Calls that name no address go to this node, whose log it is about; None: to the bootstrap server again."""
@@ -154,6 +186,8 @@ class Transport:
             if not call.done():
                 call.cancel()
         self._silent.discard(target)
+        if method is METADATA:
+            self.leaders.learn(answer)  # type: ignore[arg-type]
         return answer
 
     async def retried(
@@ -215,6 +249,7 @@ class Transport:
 
     async def close(self) -> None:
         self._closed = True
+        await self.leaders.close()
         channels = [*self._channels.values(), *self._outdated]
         self._channels, self._outdated = {}, []
         self._stubs.clear()
@@ -267,10 +302,13 @@ class Transport:
                 self._renewing = True
                 continue
             self._outdated.append(self._channels.pop(address))
-            for key in [key for key in self._stubs if key[0] == address]:
-                del self._stubs[key]
+            self._forget_stubs(address)
         # One that has no connection has no answer to give either; what is let go of closes by itself.
         del self._outdated[:-MAX_OUTDATED]
+
+    def _forget_stubs(self, address: str) -> None:
+        for key in [key for key in self._stubs if key[0] == address]:
+            del self._stubs[key]
 
     def translated(self, error: grpc.aio.AioRpcError, address: str, doing: str, waited_ms: int) -> Exception:
         status, detail = error.code(), error.details() or ""

@@ -43,7 +43,7 @@ class Commits:
         chosen = self._fetcher.states if partitions is None else partitions
         states = [self._fetcher.states[tp] for tp in chosen if tp in self._fetcher.states]
         return {
-            state.tp: OffsetAndMetadata(state.stored)
+            state.tp: OffsetAndMetadata(state.stored, leader_epoch=state.epoch_before(state.stored))
             for state in states
             if state.stored is not None and state.stored != state.committed
         }

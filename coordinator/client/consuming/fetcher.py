@@ -1,4 +1,4 @@
-"""Reads ahead: one long poll over all partitions that want records, decoded as they are taken.
+"""Reads ahead: one long poll at each node that leads partitions which want records, decoded as they are taken.
 
 Two positions per partition: `fetch_offset` is what to ask the node for next, `position` is what the application gets
 next. Records wait in `ready`, in the order they will be handed over; a seek, a pause or a lost partition makes those of
@@ -8,72 +8,22 @@ the old epoch void.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
-from muster.coordinator.client.calls.methods import FETCH
+from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.errors import CorruptRecords, OffsetOutOfRange, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.consuming.partitions import UNKNOWN_EPOCH, Chunk, PartitionState, Ready, end_of
+from muster.coordinator.client.consuming.polls import Poll
+from muster.coordinator.client.errors import CorruptRecords, LogTruncated, OffsetOutOfRange, refusal
 from muster.coordinator.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
-from muster.storage.records.batch import decode_records, read_batches
+from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.types import Record
 
 log = logging.getLogger("muster.client")
 
 OFFSET_OUT_OF_RANGE = 1
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Fetched bytes, decoded piece by piece. `next_offset` is where to go on once they are used up."""
-
-    records: Iterator[Record]
-    next_offset: int
-    size: int
-
-
-@dataclass(slots=True, eq=False)
-class PartitionState:
-    """Where one owned partition stands. `epoch` changes whenever records fetched before are void."""
-
-    tp: TopicPartition
-    position: int | None = None
-    fetch_offset: int | None = None
-    stored: int | None = None
-    committed: int | None = None
-    paused: bool = False
-    revoking: bool = False
-    stuck: bool = False
-    """Reading on would fail again, and the application has been told; it has to seek."""
-    reset: bool = False
-    """The log does not hold the committed offset: go where auto.offset.reset says instead."""
-    epoch: int = 0
-    chunk: Chunk | None = None
-    high_watermark: int = -1
-    log_start: int = -1
-
-    def move_to(self, offset: int | None) -> None:
-        """Read from here on next; None asks for the committed or reset position again."""
-        self.position = self.fetch_offset = offset
-        self.chunk = None
-        self.stuck = False
-        self.epoch += 1
-
-    @property
-    def fetchable(self) -> bool:
-        return self.fetch_offset is not None and self.chunk is None and not (self.paused or self.revoking or self.stuck)
-
-
-class Ready(NamedTuple):
-    """A record on its way to the application, void when the partition moved to another epoch."""
-
-    state: PartitionState
-    epoch: int
-    message: Message
 
 
 class Fetcher:
@@ -83,31 +33,75 @@ class Fetcher:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.ready: deque[Ready] = deque()
         self.failure: Exception | None = None
+        self.truncations = 0
+        """How often it went back to where a log that lost records parts from what was read."""
         self._transport = transport
         self._config = config
         self._wake_owner = wake
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._leaders = transport.leaders
+        self._polls: dict[str, Poll] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._turn = 0
+        self._started = False
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-            self._task.add_done_callback(self._ended)
+        if not self._started:
+            self._started = True
+            self._leaders.listen(self.changed)
+            self._begin(ONE_NODE)
+            self.changed()
+
+    def _begin(self, address: str) -> Poll:
+        poll = self._polls[address] = Poll(self, self._transport, self._config, address)
+        poll.task.add_done_callback(self._ended)
+        return poll
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Only a bug ends it before `stop` does; the application must not wait for records for ever."""
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._fail(error)
+            self.fail(error)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._started = False
+        polls, self._polls = list(self._polls.values()), {}
+        await asyncio.gather(*(poll.stop() for poll in polls), *self._ending)
 
     def changed(self) -> None:
-        """Partitions, positions or pauses changed: look again at what to fetch."""
-        self._changed.set()
+        """Partitions, positions, pauses or leaders changed: look again at what to fetch, and where."""
+        if self._leaders.shared and self._started:
+            self._spread()
+        for poll in self._polls.values():
+            poll.changed()
+
+    def _changed_at(self, address: str | None) -> None:
+        """The same for partitions of one leader: who waits for records of others is not disturbed."""
+        poll = self._polls.get(address) if address is not None else None
+        if poll is None:
+            self.changed()
+        else:
+            poll.changed()
+
+    def _spread(self) -> None:
+        """A long poll for each leader, and none at nodes that are gone."""
+        by_leader, unknown = self._leaders.routed(state.tp for state in self.states.values() if state.fetchable)
+        self._leaders.look(unknown)
+        for address in by_leader.keys() - self._polls.keys():
+            self._begin(address)
+        for address in self._polls.keys() - by_leader.keys() - {ONE_NODE, *self._leaders.nodes}:
+            task = asyncio.create_task(self._polls.pop(address).stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def wanted(self, address: str) -> list[PartitionState]:
+        """The partitions that want records from this node."""
+        route = self._leaders.route
+        return [state for state in self.states.values() if state.fetchable and route(state.tp) == address]
+
+    @property
+    def full(self) -> bool:
+        """Whether enough waits to be handed over."""
+        held = sum(state.chunk.size for state in self.states.values() if state.chunk is not None)
+        return held >= self._config.fetch_max_bytes
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -141,83 +135,23 @@ class Fetcher:
                 if record is None:
                     state.chunk = None
                     state.fetch_offset = chunk.next_offset
-                    self.changed()
+                    self._changed_at(self._leaders.route(state.tp))
                     return
                 message = Message(topic, partition, *record)
                 self.ready.append(Ready(state, state.epoch, message))
         except CorruptMessage as error:
             state.chunk = None
-            self._fail(CorruptRecords(f"{topic}-{partition} cannot be read at offset {state.fetch_offset}: {error}"))
+            self.fail(CorruptRecords(f"{topic}-{partition} cannot be read at offset {state.fetch_offset}: {error}"))
             state.stuck = True
 
-    # The long poll
+    # What the long polls bring
 
-    async def _run(self) -> None:
-        backoff = self._transport.backoff()
-        while True:
-            self._changed.clear()
-            wanted = [state for state in self.states.values() if state.fetchable]
-            if not wanted or self._full():
-                await self._changed.wait()
-                continue
-            try:
-                answer = await self._fetch(wanted)
-            except Unreachable as error:
-                self._transport.announce(error)
-                await asyncio.sleep(backoff.next_ms() / 1000)
-                continue
-            except TransportRefused as error:
-                self._fail(error)
-                await asyncio.sleep(backoff.next_ms() / 1000)
-                continue
-            backoff.reset()
-            if answer is not None and not self._take_in(wanted, answer):
-                await asyncio.sleep(backoff.next_ms() / 1000)
+    def unreachable(self, wanted: list[PartitionState]) -> None:
+        """The node that these were asked of did not answer."""
+        if self._leaders.shared:
+            self._leaders.doubt([state.tp for state in wanted])
 
-    def _full(self) -> bool:
-        held = sum(state.chunk.size for state in self.states.values() if state.chunk is not None)
-        return held >= self._config.fetch_max_bytes
-
-    async def _fetch(self, wanted: list[PartitionState]) -> pb.FetchResponse | None:
-        """None when the wishes changed while waiting: the call is given up and made anew."""
-        request = self._request(wanted)
-        patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
-        call = asyncio.create_task(
-            self._transport.call(FETCH, request, doing="fetching records", timeout_ms=patience_ms)
-        )
-        changed = asyncio.create_task(self._changed.wait())
-        try:
-            await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
-            return call.result() if call.done() else None
-        finally:
-            # Without these both would go on behind our back, the call on the node's side too.
-            changed.cancel()
-            if not call.done():
-                call.cancel()
-                await asyncio.gather(call, return_exceptions=True)
-
-    def _request(self, wanted: list[PartitionState]) -> pb.FetchRequest:
-        config = self._config
-        request = pb.FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms, min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes
-        )
-        # Begin with another partition each time, so that a byte limit does not starve the last ones.
-        self._turn += 1
-        start = self._turn % len(wanted)
-        lines: dict[str, pb.FetchTopic] = {}
-        for state in wanted[start:] + wanted[:start]:
-            topic, partition = state.tp
-            line = lines.get(topic)
-            if line is None:
-                line = lines[topic] = request.topics.add(topic=topic)
-            line.partitions.add(
-                partition=partition,
-                fetch_offset=state.fetch_offset,
-                partition_max_bytes=config.max_partition_fetch_bytes,
-            )
-        return request
-
-    def _take_in(self, wanted: list[PartitionState], answer: pb.FetchResponse) -> bool:
+    def take_in(self, wanted: list[PartitionState], answer: pb.FetchResponse) -> bool:
         """Whether all went well; otherwise the next fetch should wait a little."""
         asked = {state.tp: (state, state.epoch) for state in wanted}
         well = answer.error_code == 0
@@ -234,24 +168,50 @@ class Fetcher:
         if code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(state)
             return True
+        if code in MOVED or (code in MAYBE_MOVED and self._leaders.shared):
+            self._leaders.doubt([state.tp], result.current_leader if result.HasField("current_leader") else None)
+            return True
+        if result.HasField("diverging_epoch"):
+            self._truncated(state, result.diverging_epoch)
+            return True
         if code:
             error = refusal(
                 code, pb.ErrorCode.Name(code), result.error_message, f"{state.tp.topic}-{state.tp.partition}"
             )
             if not error.retriable:
-                self._fail(error)
+                self.fail(error)
             return False
         state.high_watermark, state.log_start = result.high_watermark, result.log_start_offset
         if result.records and state.fetch_offset is not None:
-            data = memoryview(result.records)
-            state.chunk = Chunk(
-                decode_records(data, state.fetch_offset), end_of(data, state.fetch_offset), len(result.records)
-            )
+            data, offset = memoryview(result.records), state.fetch_offset
+            if self._leaders.shared and state.history is None:
+                state.begin(offset, UNKNOWN_EPOCH)
+            state.chunk = Chunk(decode_records(data, offset), end_of(data, offset, state.history), len(result.records))
         return True
+
+    def _truncated(self, state: PartitionState, parted: pb.EpochEndOffset) -> None:
+        """K5, KIP-320: what was read last is not in the log of who leads now."""
+        before = state.fetch_offset or 0
+        where = min(parted.end_offset, before)
+        if self._config.auto_offset_reset == "none":
+            self.fail(LogTruncated(state.tp, before, where))
+            state.stuck = True
+            return
+        self.truncations += 1
+        log.warning(
+            "%s-%d: records up to offset %d were read, and from %d on the log has others or none; going back to there",
+            *state.tp,
+            before,
+            where,
+        )
+        state.move_to(where)
+        state.begin(where, parted.epoch)
+        if state.stored is not None and state.stored > where:
+            state.stored = where
 
     def _out_of_range(self, state: PartitionState) -> None:
         if self._config.auto_offset_reset == "none":
-            self._fail(
+            self.fail(
                 OffsetOutOfRange(
                     OFFSET_OUT_OF_RANGE,
                     "OFFSET_OUT_OF_RANGE",
@@ -270,18 +230,6 @@ class Fetcher:
         state.move_to(None)
         state.reset = True
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         self.failure = error
         self._wake_owner()
-
-
-def end_of(data: memoryview, offset: int) -> int:
-    """The offset after the last whole batch: records may be missing at its end (compaction), it still counts."""
-    end = offset
-    try:
-        for batch in read_batches(data):
-            end = max(end, batch.next_offset)
-    except CorruptMessage:
-        # Decoding will meet the same bytes and say more.
-        pass
-    return end

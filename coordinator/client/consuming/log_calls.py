@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
+from muster.coordinator.client.calls.leaders import ONE_NODE
+from muster.coordinator.client.calls.leading import Refusals, at_leaders
 from muster.coordinator.client.calls.methods import LIST_OFFSETS
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import refusal
@@ -26,22 +28,33 @@ async def list_offsets(
     """
     if not times:
         return {}
-    request = pb.ListOffsetsRequest(isolation_level=READ_COMMITTED if committed else 0)
-    lines: dict[str, pb.ListOffsetsTopic] = {}
-    for (topic, partition), timestamp in sorted(times.items()):
-        line = lines.get(topic)
-        if line is None:
-            line = lines[topic] = request.topics.add(name=topic)
-        line.partitions.add(partition_index=partition, timestamp=timestamp)
-    answer = await transport.retried(LIST_OFFSETS, request, doing="looking up offsets", timeout_ms=timeout_ms)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    for topic_result in answer.topics:
-        for result in topic_result.partitions:
-            about = f"{topic_result.name}-{result.partition_index}"
-            if result.error_code:
-                raise refusal(result.error_code, pb.ErrorCode.Name(result.error_code), result.error_message, about)
-            key = TopicPartition(topic_result.name, result.partition_index)
-            found[key] = OffsetAndTimestamp(result.offset, result.timestamp)
+
+    async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
+        request = pb.ListOffsetsRequest(isolation_level=READ_COMMITTED if committed else 0)
+        lines: dict[str, pb.ListOffsetsTopic] = {}
+        for topic, partition in sorted(places):
+            line = lines.get(topic)
+            if line is None:
+                line = lines[topic] = request.topics.add(name=topic)
+            line.partitions.add(partition_index=partition, timestamp=times[TopicPartition(topic, partition)])
+        call = transport.retried if address == ONE_NODE else transport.call
+        answer = await call(
+            LIST_OFFSETS, request, doing="looking up offsets", address=address or None, timeout_ms=patience_ms
+        )
+        refused: Refusals = {}
+        for topic_result in answer.topics:
+            for result in topic_result.partitions:
+                about = f"{topic_result.name}-{result.partition_index}"
+                key = TopicPartition(topic_result.name, result.partition_index)
+                if result.error_code:
+                    name = pb.ErrorCode.Name(result.error_code)
+                    refused[key] = refusal(result.error_code, name, result.error_message, about)
+                else:
+                    found[key] = OffsetAndTimestamp(result.offset, result.timestamp)
+        return refused
+
+    await at_leaders(transport, times, attempt, timeout_ms)
     return found
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.fetcher import Fetcher
 from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
+from muster.coordinator.client.consuming.partitions import UNKNOWN_EPOCH, PartitionState
 from muster.coordinator.client.errors import ClientError, NoOffset, Refused
 from muster.coordinator.client.membership.seam import OffsetStore
 from muster.coordinator.client.types import TopicPartition
@@ -63,12 +64,13 @@ class Positions:
     async def _find_positions(self, missing: Sequence[PartitionState]) -> None:
         epochs = {state.tp: state.epoch for state in missing}
         found: dict[TopicPartition, int] = {}
+        written: dict[TopicPartition, int] = {}
         if self._store is not None:
             # Where the log did not hold the committed offset, it is of no use.
             asked = [state.tp for state in missing if not state.reset]
             for tp, committed in (await self._store.committed(asked)).items() if asked else ():
                 if committed is not None:
-                    found[tp] = committed.offset
+                    found[tp], written[tp] = committed.offset, committed.leader_epoch
         on_record = set(found)
         # Whoever sought in the meantime has decided for himself.
         if rest := [s.tp for s in missing if s.tp not in found and s.epoch == epochs[s.tp]]:
@@ -76,6 +78,8 @@ class Positions:
         for state in missing:
             if state.epoch == epochs[state.tp] and state.tp in found:
                 state.fetch_offset = state.position = found[state.tp]
+                if self._transport.leaders.shared:
+                    state.begin(found[state.tp], written.get(state.tp, UNKNOWN_EPOCH))
                 state.reset = False
                 state.committed = found[state.tp] if state.tp in on_record else None
                 # So that the next owner begins here too, even if nothing is read before it takes over.

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.fetcher import Fetcher
 from muster.coordinator.client.consuming.log_calls import end_offsets, start_offsets
+from muster.coordinator.client.consuming.partitions import PartitionState
 from muster.coordinator.client.consuming.positions import Positions
 from muster.coordinator.client.errors import IllegalState, NoOffset
 from muster.coordinator.client.types import TopicPartition

@@ -14,7 +14,8 @@ from muster.coordinator.client.calls.chores import Chores
 from muster.coordinator.client.calls.transport import Transport, now_ms
 from muster.coordinator.client.config import ConsumerConfig
 from muster.coordinator.client.consuming.commits import Commits
-from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.consuming.partitions import PartitionState
 from muster.coordinator.client.consuming.positions import Positions
 from muster.coordinator.client.consuming.seeking import Seeking
 from muster.coordinator.client.consuming.subscribed import Subscribed

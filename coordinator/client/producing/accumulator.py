@@ -10,7 +10,7 @@ from typing import TypeAlias
 from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import BufferFull
-from muster.coordinator.client.producing.fenced import Ownership
+from muster.coordinator.client.producing.numbering import Ownership
 from muster.coordinator.client.types import TopicPartition
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -36,7 +36,7 @@ class PendingBatch:
     encoded: bytes | None = None
     """As it goes over the wire, once it has been sent."""
     ownership: Ownership | None = None
-    """Under which it was encoded, if a fence stands before it."""
+    """Under which it was numbered, if it was."""
 
     def halves(self) -> "tuple[PendingBatch, PendingBatch]":
         """The same records in two batches, in order. There must be two records at least."""
@@ -123,12 +123,14 @@ class Accumulator:
             self._sticky[topic] = chosen
             return chosen
 
-    def take(self, busy: set[TopicPartition]) -> tuple[list[PendingBatch], int | None]:
-        """Batches to send now, at most one per partition none of `busy` ones; and when to look again."""
+    def take(
+        self, busy: set[TopicPartition], held: Callable[[TopicPartition], bool] | None = None
+    ) -> tuple[list[PendingBatch], int | None]:
+        """Batches to send now, at most one per partition, none of `busy` or `held` ones; and when to look again."""
         now, due, next_ms = steady_ms(), [], None
         with self._room:
             for tp, line in self._lines.items():
-                if not line or tp in busy:
+                if not line or tp in busy or (held is not None and held(tp)):
                     continue
                 batch = line[0]
                 ready_ms = batch.created_ms + self._config.linger_ms

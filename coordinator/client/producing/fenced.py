@@ -7,13 +7,13 @@ producers number them, so a repeated one is written once.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from muster.coordinator.client.calls.methods import CLAIM_FENCE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import Refused, Unreachable, refusal
 from muster.coordinator.client.membership.classic_calls import code_of
 from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.producing.numbering import Count, Ownership
 from muster.coordinator.client.types import FencingToken, TopicPartition
 from muster.coordinator.rpc.v1 import fence_service_pb2 as pb
 
@@ -21,24 +21,18 @@ FENCED = 47
 """INVALID_PRODUCER_EPOCH."""
 LOST_COUNT = frozenset({45, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: the log and the producer do not agree on what was written."""
-MAX_SEQUENCE = 0x7FFFFFFF
 
 
-class Ownership(NamedTuple):
-    producer_id: int
-    epoch: int
-
-
-class Fence:
+class Fence(Count):
     """One token's ownership, and how many records were written under it to each log. Lives on the sender's loop."""
 
     def __init__(self, token: FencingToken, transport: Transport) -> None:
+        super().__init__()
         self.token = token
         self.ownership: Ownership | None = None
         self._transport = transport
         self._calls = GroupCalls(transport, token.group)
         self._claimed: set[TopicPartition] = set()
-        self._written: dict[TopicPartition, int] = {}
         self._turn = asyncio.Lock()
 
     async def claim(self, places: Iterable[TopicPartition]) -> None:
@@ -61,14 +55,11 @@ class Fence:
 
         await self._calls.patiently(attempt)
 
-    def next_sequence(self, place: TopicPartition) -> int:
-        """The number of the next record for this log."""
-        return self._written.get(place, 0)
+    def ownership_of(self, place: TopicPartition) -> Ownership | None:
+        """One for all logs."""
+        return self.ownership
 
-    def wrote(self, place: TopicPartition, records: int) -> None:
-        self._written[place] = (self._written.get(place, 0) + records) & MAX_SEQUENCE
-
-    def doubt(self) -> None:
+    def doubt(self, place: TopicPartition) -> None:
         """Nobody knows whether a batch was written: whatever comes next is counted anew, under a new ownership."""
         self.ownership = None
         self._claimed.clear()

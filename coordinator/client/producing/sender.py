@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.methods import PRODUCE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ProducerConfig
@@ -19,7 +20,8 @@ from muster.coordinator.client.errors import (
     refusal,
 )
 from muster.coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
-from muster.coordinator.client.producing.fenced import FENCED, LOST_COUNT, Fence
+from muster.coordinator.client.producing.fenced import FENCED, LOST_COUNT
+from muster.coordinator.client.producing.numbering import Numbering, Numbers
 from muster.coordinator.client.types import RecordMetadata, TopicPartition
 from muster.storage.records.batch import encode_batch
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -36,14 +38,17 @@ class Sender:
     """Up to max.in.flight requests at a time; a partition is in one of them at most, so its order is kept."""
 
     def __init__(
-        self, transport: Transport, config: ProducerConfig, accumulator: Accumulator, fence: Fence | None = None
+        self, transport: Transport, config: ProducerConfig, accumulator: Accumulator, numbers: Numbers | None = None
     ) -> None:
         self.failed = 0
         self.first_failure: Exception | None = None
         self._transport = transport
         self._config = config
         self._accumulator = accumulator
-        self._fence = fence
+        self._numbers = numbers
+        self._leaders = transport.leaders
+        self._at: Counter[str | None] = Counter()
+        """Requests under way, by whom they were made for: a node, ONE_NODE, or None where nobody was known to lead."""
         self._busy: set[TopicPartition] = set()
         self._requests: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -51,6 +56,7 @@ class Sender:
 
     def start(self) -> None:
         if self._task is None:
+            self._leaders.listen(self.wake)
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._delivered)
 
@@ -77,22 +83,45 @@ class Sender:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            next_ms: int | None = None
-            if len(self._requests) < self._config.max_in_flight_requests_per_connection:
-                batches, next_ms = self._accumulator.take(self._busy)
-                for group in in_requests(batches, self._config.max_request_size):
-                    self._dispatch(group)
+            next_ms = self._dispatch_all()
             try:
                 wait_s = None if next_ms is None else max(0, next_ms - steady_ms()) / 1000
                 await asyncio.wait_for(self._wake.wait(), wait_s)
             except TimeoutError:
                 pass
 
-    def _dispatch(self, batches: Sequence[PendingBatch]) -> None:
+    def _dispatch_all(self) -> int | None:
+        """Send what may be sent; when to look again."""
+        limit, at = self._config.max_in_flight_requests_per_connection, self._at
+        if not self._leaders.shared:
+            if at.total() >= limit:
+                return None
+            batches, next_ms = self._accumulator.take(self._busy)
+            for group in in_requests(batches, self._config.max_request_size):
+                self._dispatch(group, ONE_NODE)
+            return next_ms
+        route = self._leaders.route
+        batches, next_ms = self._accumulator.take(self._busy, lambda tp: at[route(tp)] >= limit)
+        by_leader: dict[str | None, list[PendingBatch]] = {}
+        for batch in batches:
+            by_leader.setdefault(route(batch.tp), []).append(batch)
+        for address, lot in by_leader.items():
+            for group in in_requests(lot, self._config.max_request_size):
+                self._dispatch(group, address)
+        return next_ms
+
+    def _dispatch(self, batches: Sequence[PendingBatch], address: str | None) -> None:
         self._busy.update(batch.tp for batch in batches)
+        self._at[address] += 1
         task = asyncio.create_task(self._deliver(batches))
         self._requests.add(task)
-        task.add_done_callback(self._delivered)
+        task.add_done_callback(lambda done: self._over(done, address))
+
+    def _over(self, task: asyncio.Task[None], address: str | None) -> None:
+        self._at[address] -= 1
+        if not self._at[address]:
+            del self._at[address]
+        self._delivered(task)
 
     def _delivered(self, task: asyncio.Task[None]) -> None:
         self._requests.discard(task)
@@ -105,18 +134,24 @@ class Sender:
         lines = {batch.tp: deque([batch]) for batch in batches}
         backoff = self._transport.backoff()
         try:
-            while heads := [line[0] for line in lines.values() if line]:
+            while heads := [line[0] for line in lines.values()]:
                 outcome = await self._attempt(heads)
                 for batch in heads:
                     self._put_back(lines[batch.tp], outcome)
-                if outcome.again and any(lines.values()):
+                    if not lines[batch.tp]:
+                        # Its next batch need not wait for partitions whose leader does not answer.
+                        del lines[batch.tp]
+                        self._busy.discard(batch.tp)
+                        self._wake.set()
+                if outcome.again and lines:
                     await asyncio.sleep(backoff.next_ms() / 1000)
+                    await self._leaders.settled(lines)
         except BaseException as error:
             for batch in chain.from_iterable(lines.values()):
                 self._settle(batch, error if isinstance(error, Exception) else GIVEN_UP)
             raise
         finally:
-            self._busy.difference_update(batch.tp for batch in batches)
+            self._busy.difference_update(lines)
 
     def _put_back(self, line: deque[PendingBatch], outcome: "Outcome") -> None:
         """What is left of a partition's line once its first batch has been tried."""
@@ -125,20 +160,21 @@ class Sender:
             line.extendleft(reversed(self._accumulator.split(batch)))
         elif batch in outcome.again:
             if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
-                if self._fence is not None:
-                    self._fence.doubt()
+                if self._numbers is not None:
+                    self._numbers.doubt(batch.tp)
                 self._settle(batch, self._overdue(batch, outcome.reason))
             else:
                 line.appendleft(batch)
 
     def _counts_anew(self, batch: PendingBatch, code: int) -> bool:
         """Whether the batch is refused for its number only, and may come again under an ownership taken since."""
-        fence = self._fence
-        if fence is None:
+        numbers = self._numbers
+        if numbers is None or batch.ownership is None:
             return False
-        if code in LOST_COUNT and batch.ownership == fence.ownership:
-            fence.doubt()
-        return code in LOST_COUNT or (code == FENCED and batch.ownership != fence.ownership)
+        current = numbers.ownership_of(batch.tp)
+        if code in LOST_COUNT and batch.ownership == current:
+            numbers.doubt(batch.tp)
+        return code in LOST_COUNT or (code == FENCED and batch.ownership != current)
 
     def _overdue(self, batch: PendingBatch, reason: Exception | None) -> Exception:
         """Why a batch is given up: what the last attempt met, and for how long."""
@@ -147,8 +183,31 @@ class Sender:
         return reason or ClientError("delivery.timeout.ms passed")
 
     async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
-        if self._fence is not None and (kept_out := await self._claimed(batches, self._fence)) is not None:
-            return kept_out
+        if (numbers := self._counting()) is not None:
+            kept_out = await self._claimed(batches, numbers)
+            if kept_out is not None:
+                return kept_out
+        by_leader, unknown = self._leaders.routed(batch.tp for batch in batches)
+        if len(by_leader) == 1 and not unknown:
+            return await self._send(batches, *by_leader)
+        self._leaders.look(unknown)
+        lots = [([batch for batch in batches if batch.tp in set(led)], at) for at, led in by_leader.items()]
+        outcome = Outcome([batch for batch in batches if batch.tp in set(unknown)])
+        if unknown:
+            outcome.reason = self._leaders.why_not(unknown[0])
+        for part in await asyncio.gather(*(self._send(lot, address) for lot, address in lots)):
+            outcome.again += part.again
+            outcome.too_large += part.too_large
+            outcome.reason = part.reason or outcome.reason
+        return outcome
+
+    def _counting(self) -> Numbers | None:
+        """Who numbers the batches; of itself a producer does so in a cluster only, where records outlive a node."""
+        numbers = self._numbers
+        by_default = isinstance(numbers, Numbering) and self._config.enable_idempotence is None
+        return None if by_default and not self._leaders.shared else numbers
+
+    async def _send(self, batches: list[PendingBatch], address: str) -> "Outcome":
         request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
         lines: dict[str, pb.ProduceTopic] = {}
         for batch in batches:
@@ -159,9 +218,14 @@ class Sender:
                 batch.encoded = self._encoded(batch)
             lines[topic].partition_data.add(index=partition, records=batch.encoded)
         try:
-            answer = await self._transport.call(PRODUCE, request, doing="producing records")
+            places = [batch.tp for batch in batches]
+            answer = await self._leaders.ask(
+                PRODUCE, request, doing="producing records", address=address, places=places
+            )
         except Unreachable as error:
             self._transport.announce(error)
+            if self._leaders.shared:
+                self._leaders.doubt(places)
             return Outcome(again=batches, reason=error)
         except TransportRefused as error:
             for batch in batches:
@@ -171,19 +235,20 @@ class Sender:
 
     def _encoded(self, batch: PendingBatch) -> bytes:
         codec = self._config.compression_type
-        if self._fence is None:
+        if (numbers := self._counting()) is None:
             return encode_batch(batch.records, codec=codec)
-        assert self._fence.ownership is not None, "a batch follows its claim"
-        batch.ownership = producer_id, epoch = self._fence.ownership
-        sequence = self._fence.next_sequence(batch.tp)
+        ownership = numbers.ownership_of(batch.tp)
+        assert ownership is not None, "a batch follows its claim"
+        batch.ownership = producer_id, epoch = ownership
+        sequence = numbers.next_sequence(batch.tp)
         return encode_batch(
             batch.records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
         )
 
-    async def _claimed(self, batches: list[PendingBatch], fence: Fence) -> "Outcome | None":
+    async def _claimed(self, batches: list[PendingBatch], numbers: Numbers) -> "Outcome | None":
         """Claim the logs that these go to; what came of the batches where that was not to be had."""
         try:
-            await fence.claim([batch.tp for batch in batches])
+            await numbers.claim([batch.tp for batch in batches])
         except Unreachable as error:
             self._transport.announce(error)
             return Outcome(again=batches, reason=error)
@@ -194,12 +259,13 @@ class Sender:
                 self._settle(batch, error)
             return Outcome()
         for batch in batches:
-            if batch.ownership != fence.ownership:
+            if batch.ownership != numbers.ownership_of(batch.tp):
                 batch.encoded = None
         return None
 
     def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "Outcome":
         outcome = Outcome()
+        self._look_for_others(answer)
         if self._config.acks == "0":
             for batch in batches:
                 self._settle(batch, None)
@@ -210,8 +276,9 @@ class Sender:
             if result is None:
                 self._settle(batch, ClientError(f"the node did not answer for {batch.tp.topic}-{batch.tp.partition}"))
             elif not result.error_code:
-                if self._fence is not None and batch.ownership == self._fence.ownership:
-                    self._fence.wrote(batch.tp, len(batch.records))
+                numbers = self._numbers
+                if numbers is not None and batch.ownership == numbers.ownership_of(batch.tp) is not None:
+                    numbers.wrote(batch.tp, len(batch.records))
                 self._settle(batch, None, result.base_offset, result.log_append_time_ms)
             elif (error := refused(batch, result)).retriable or self._counts_anew(batch, result.error_code):
                 outcome.again.append(batch)
@@ -221,6 +288,15 @@ class Sender:
             else:
                 self._settle(batch, error)
         return outcome
+
+    def _look_for_others(self, answer: pb.ProduceResponse) -> None:
+        """Whoever was asked may not be the leader, or no more."""
+        moved = MAYBE_MOVED if self._leaders.shared else MOVED
+        for topic in answer.responses:
+            for result in topic.partition_responses:
+                if result.error_code in moved:
+                    led = result.current_leader if result.HasField("current_leader") else None
+                    self._leaders.doubt([TopicPartition(topic.name, result.index)], led)
 
     def _settle(self, batch: PendingBatch, error: Exception | None, base_offset: int = -1, time_ms: int = -1) -> None:
         if error is not None:

@@ -11,6 +11,7 @@ from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import ConfigError, DeliveryFailed, IllegalState, UnknownTopic
 from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Headers
 from muster.coordinator.client.producing.fenced import Fence
+from muster.coordinator.client.producing.numbering import Numbering
 from muster.coordinator.client.producing.partitioner import partition_for
 from muster.coordinator.client.producing.sender import Sender, too_large
 from muster.coordinator.client.types import FencingToken, TopicPartition
@@ -30,7 +31,7 @@ class Producing:
         self.catalog = Catalog(self.transport, config)
         self.accumulator = Accumulator(config, self._wake)
         self.fence = None if fence is None else Fence(fence, self.transport)
-        self.sender = Sender(self.transport, config, self.accumulator, self.fence)
+        self.sender = Sender(self.transport, config, self.accumulator, self.fence or numbering(config, self.transport))
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -98,6 +99,11 @@ class Producing:
         self.closed = True
         await self.sender.stop()
         await self.transport.close()
+
+
+def numbering(config: ProducerConfig, transport: Transport) -> Numbering | None:
+    """None where the producer is not to be idempotent."""
+    return Numbering(transport) if config.numbers_batches else None
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:

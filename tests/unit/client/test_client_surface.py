@@ -28,6 +28,8 @@ from muster.coordinator.member.types import Leaving
 DOCUMENTED = [
     "muster.coordinator.client",
     "muster.coordinator.client.calls.catalog",
+    "muster.coordinator.client.calls.leaders",
+    "muster.coordinator.client.consuming.partitions",
     "muster.coordinator.client.consumer",
     "muster.coordinator.client.errors",
     "muster.coordinator.client.consuming.listener",

@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
@@ -39,6 +39,12 @@ from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
+from muster.coordinator.server.clustered.doors import http_door
+from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
+from muster.coordinator.server.clustered.metadata import ClusterBrokerService
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.coordinator.zookeeper.cluster.registration import Registration
@@ -128,13 +134,13 @@ class Joined:
         self.groups = ObservedGroups(self.observer, self.session.connection_timeout_ms)
         return await cluster_id_of(self.session, own, fresh)
 
-    async def enter(self, broker: "Broker", grpc: Address, kafka: Address | None) -> None:
-        """Register, and return once it is known how the cluster stands. grpc, kafka: where clients are told to go.
+    async def enter(self, broker: "Broker", clients: Doors) -> None:
+        """Register, and return once it is known how the cluster stands. clients: where they are told to go.
 
         Raises OtherKind, IdTaken, NoController, and ZooKeeper's weather.
         """
         settings = self._settings
-        doors = client_doors(grpc, kafka)
+        doors = client_doors(clients)
         self._registration = registration = Registration(
             self.session,
             lambda: self._node(broker, doors),
@@ -165,7 +171,7 @@ class Joined:
         await self._hear()
         self.broker = LedBroker(broker, self.side)
         self.requests = ClusterRequests(self.broker, self.side)
-        showing = Showing(self.side.image, self.side.on_learned)
+        self._showing = showing = Showing(self.side.image, self.side.on_learned)
         planning = Planning(self.side.image, settings, settings.default_replication_factor, random.randrange)
         topics = ClusterTopics(self.session, showing, planning, partial(os.urandom, ID_BYTES))
         self.requests.topics = cast(TopicRequests, topics)
@@ -195,6 +201,29 @@ class Joined:
         self._fail = fail
         self._coordinating.start(engine, driver, clock_ms)
         self.side.failure.add_done_callback(self._side_failed)
+
+    # What its gRPC door offers.
+
+    def group_service(self, *args: Any, **given: Any) -> ClusterGroupCoordinator:
+        """Takes what `GroupCoordinator` takes."""
+        return ClusterGroupCoordinator(self.view, *args, **given)
+
+    def record_service(
+        self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]
+    ) -> ClusterBrokerService:
+        return ClusterBrokerService(self.requests, self.view, advertised=advertised, room=room)
+
+    def table(self) -> dict[str, Method]:
+        """The calls that a node on its own has not."""
+        service = ClusterService(
+            self.broker.cluster_id,
+            self.side.image,
+            self.admin,
+            self.side.elections,
+            self._showing,
+            min_isr=self._settings.min_insync_replicas,
+        )
+        return methods_of(CLUSTER_SERVICE, service)
 
     async def let_go(self) -> None:
         """A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
@@ -334,10 +363,11 @@ def shards_of(image: Image) -> int:
     return 0 if topic is None else len(topic.partitions)
 
 
-def client_doors(grpc: Address, kafka: Address | None) -> tuple[Endpoint, ...]:
+def client_doors(doors: Doors) -> tuple[Endpoint, ...]:
     """Where clients are told to go, Kafka's first, which tools of that era take for the only one."""
-    kafkas = () if kafka is None else (Endpoint(PLAINTEXT, *kafka),)
-    return (*kafkas, Endpoint(GRPC, *grpc))
+    kafka = None if doors.kafka is None else Endpoint(PLAINTEXT, *doors.kafka)
+    told = (kafka, Endpoint(GRPC, *doors.grpc), http_door(doors.http, doors.grpc))
+    return tuple(door for door in told if door is not None)
 
 
 def rules_of(settings: Settings) -> rules.Settings:

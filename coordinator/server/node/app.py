@@ -11,7 +11,6 @@ from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.runtime.engine import Engine
@@ -21,6 +20,7 @@ from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.doors.kafka import KafkaDoor
+from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
@@ -39,7 +39,7 @@ from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
 from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
-from muster.coordinator.server.node.ground import Ground
+from muster.coordinator.server.node.ground import Ground, services_of_cluster
 from muster.coordinator.server.node.lags import meter_of
 from muster.coordinator.server.node.limits import (
     answer_room,
@@ -153,8 +153,9 @@ class Node:
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
         self._certificates = await secured_by.certificates_of(self._settings)
-        services = secured_by.services_of(self._settings) + (self._observing.services if self._observing else ())
-        self._listener = Listener(transport_limits(self._settings), NAMES + services)
+        services = NAMES + secured_by.services_of(self._settings) + services_of_cluster(self._settings)
+        services += self._observing.services if self._observing else ()
+        self._listener = Listener(transport_limits(self._settings), services)
         self._bound = self._bound._replace(
             port=self._listener.bind(*self._bound, secured_by.credentials_for_grpc(self._certificates))
         )
@@ -164,16 +165,7 @@ class Node:
             if self._http is not None and not self._http.bind():
                 self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
                 self._observing = self._observing if self._settings.scaler_enable else None
-            self._ground = Ground(self._settings, self._clock, self._certificates, self._doors)
-            await self._ground.take(self._group_seen)
-            self.broker = self._ground.disk
-            self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
-            if self._ground.joined is None:
-                self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
-                self.engine.load(self._loaded_ms)
-            await self._ground.register()
-            if self._ground.joined is not None:
-                self._stand_by(self._ground.joined)
+            await self._take_ground()
         except BaseException:
             if hasattr(self, "_ground"):
                 await self._ground.leave()
@@ -211,17 +203,37 @@ class Node:
 
             self._measure()
             inside = Inside(
-                self, self._settings, table, malformed, conditions, self._clock, secured_by.sees_of(self._security)
+                self,
+                self._settings,
+                table,
+                malformed,
+                conditions,
+                self._clock,
+                secured_by.sees_of(self._security),
+                self._ground.cluster,
             )
             await self._http.start(inside, gate, secured_by.tls_of(self._certificates, "http"))
         if self._ground.zookeeper is not None:
-            self._ground.zookeeper.start(self._report_zookeeper)
+            self._ground.zookeeper.start(lambda in_touch: self.telling.tell(ZOOKEEPER, serving=in_touch))
         if self._central is not None:
             self._central.start()
         self.driver.opened(self._loaded_ms)
         await self.driver.all_loaded()
         tell_where(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
         return self._bound
+
+    async def _take_ground(self) -> None:
+        """The log, the place among others, and the groups."""
+        self._ground = Ground(self._settings, self._clock, self._certificates, self._doors)
+        await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
+        self.broker = self._ground.disk
+        self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
+        if self._ground.joined is None:
+            self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
+            self.engine.load(self._loaded_ms)
+        await self._ground.register()
+        if self._ground.joined is not None:
+            self._stand_by(self._ground.joined)
 
     async def _serve_kafka(self, door: KafkaDoor, tell: Tell) -> None:
         zookeeper = self._ground.zookeeper
@@ -236,7 +248,7 @@ class Node:
             tell=tell,
             security=self._security,
             tls=secured_by.tls_of(self._certificates, "kafka"),
-            cluster=self._ground.joined.view if self._ground.joined is not None else None,
+            cluster=self._ground.cluster,
         )
 
     async def stop(self) -> None:
@@ -275,12 +287,6 @@ class Node:
         self._lines.close()
         await secured_by.stop(self._security)
         log.info("stopped")
-
-    def _group_seen(self, event: GroupObserved | GroupUnseen) -> None:
-        self.driver.tell(partition_for(event.group_id, self.engine.shards), event)
-
-    def _report_zookeeper(self, in_touch: bool) -> None:
-        self.telling.tell(ZOOKEEPER, serving=in_touch)
 
     def _stand_by(self, joined: "Joined") -> None:
         """One of many: which groups are coordinated here is for the cluster to say, again and again."""
@@ -379,7 +385,8 @@ class Node:
         self._lines.noticed(notice)
 
     def _table(self) -> dict[str, Method]:
-        groups = GroupCoordinator(
+        joined = self._ground.joined
+        groups = (GroupCoordinator if joined is None else joined.group_service)(
             self.driver,
             self._watchers,
             self._sessions,
@@ -398,19 +405,22 @@ class Node:
             history=self.history,
             rights_of=secured_by.rights_of(self._security),
         )
-        self.log_requests = LogRequests(self.broker) if self._ground.joined is None else self._ground.joined.requests
-        records = BrokerService(
-            self.log_requests,
-            node_id=self._settings.node_id,
-            advertised=lambda: self.advertised,
-            room=answer_room,
-        )
+        self.log_requests = LogRequests(self.broker) if joined is None else joined.requests
+        if joined is None:
+            records = BrokerService(
+                self.log_requests,
+                node_id=self._settings.node_id,
+                advertised=lambda: self.advertised,
+                room=answer_room,
+            )
+        else:
+            records = joined.record_service(lambda: self.advertised, answer_room)
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
         fences = fencing(self.driver, self.engine, self.broker, self.log_requests)
         before = partial(lag_before, self.history, self._clock.now_ms)
         carried = partial(carried_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)
-        return table_of(groups, control, records, self._staging) | fences
+        return table_of(groups, control, records, self._staging) | fences | (joined.table() if joined else {})
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
@@ -430,8 +440,8 @@ class Node:
         except TimeoutError:
             log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
 
-    def _doors(self) -> tuple[Address, Address | None]:
-        return self.advertised, self._kafka.advertised if self._kafka else None
+    def _doors(self) -> Doors:
+        return Doors(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)
 
     def _fail(self, bug: BaseException) -> None:
         log.error("the node cannot go on", exc_info=bug)

@@ -5,8 +5,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from muster.coordinator.config import Address, Settings
+from muster.coordinator.config import Settings
 from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.zookeeper.observer import Tell
@@ -16,13 +17,13 @@ from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.tls.listeners import Certificates
 
 
 class Ground:
-    """Made in the loop it lives in, then `take`n; `leave` ends it. doors: where clients reach it, by gRPC and, if they
-    do, by Kafka's protocol, once its ports are known."""
+    """Made in the loop it lives in, then `take`n; `leave` ends it. doors: asked once the ports are known."""
 
     disk: Broker
     """The log as it lies in the data directory."""
@@ -32,7 +33,7 @@ class Ground:
         settings: Settings,
         clock: Clock,
         certificates: "Certificates | None",
-        doors: Callable[[], tuple[Address, Address | None]],
+        doors: Callable[[], Doors],
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -40,6 +41,11 @@ class Ground:
         self.joined = self._join(certificates)
         """The cluster that it is one node of; None for a node on its own, and for nodes beside each other."""
         self.zookeeper: ZooKeeperSide | Joined | None = self.joined
+
+    @property
+    def cluster(self) -> "Cluster | None":
+        """What is known of the other nodes, once it has registered."""
+        return None if self.joined is None else self.joined.view
 
     async def take(self, seen: Tell) -> None:
         """Lock the data directory, open what lies there, and meet ZooKeeper. `seen` gets what is seen of groups.
@@ -62,7 +68,7 @@ class Ground:
     async def register(self) -> None:
         """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands."""
         if self.joined is not None:
-            await self.joined.enter(self.disk, *self._doors())
+            await self.joined.enter(self.disk, self._doors())
         elif isinstance(self.zookeeper, ZooKeeperSide):
             await self.zookeeper.register()
 
@@ -101,8 +107,17 @@ class Ground:
         self.zookeeper = side = await ZooKeeperSide.open(
             settings,
             self._clock,
-            lambda: registration_of(*self._doors(), self._clock.now_ms()),
+            lambda: registration_of(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
             lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
             seen,
         )
         return await side.cluster_id(own, fresh)
+
+
+def services_of_cluster(settings: Settings) -> tuple[str, ...]:
+    """What is served beside the rest, for health and reflection."""
+    if not settings.inter_broker_listeners:
+        return ()
+    from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE
+
+    return (CLUSTER_SERVICE.full_name,)

@@ -9,6 +9,7 @@ import pytest
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS
 from muster.coordinator.config import Address, load_settings
 from muster.coordinator.server.clustered.joined import Joined
+from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.zookeeper.registry import IdTaken
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
@@ -39,7 +40,7 @@ class JoiningNode:
         self.joined.bind()
         cluster = await self.joined.meet(None, "c9vPX0gkTYG0pVvlwLZ_sQ", lambda event: None)
         self.broker = Broker(self.settings.data_dir, self.settings, node_id=self.id, cluster_id=cluster)
-        await self.joined.enter(self.broker, Address("127.0.0.1", 9000 + self.id), None)
+        await self.joined.enter(self.broker, Doors(Address("127.0.0.1", 9000 + self.id), None, None))
 
     async def stop(self) -> None:
         await self.joined.close()

@@ -178,6 +178,13 @@ class InvalidPartitions(StorageError):
     name = "INVALID_PARTITIONS"
 
 
+class InvalidReplicationFactor(StorageError):
+    """More copies than there are nodes."""
+
+    code = 38
+    name = "INVALID_REPLICATION_FACTOR"
+
+
 class InvalidConfig(StorageError):
     """An unknown setting or a value that it does not take."""
 

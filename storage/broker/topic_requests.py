@@ -7,12 +7,18 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.in_turns import in_turns
-from muster.storage.errors import StorageError, UnknownTopicOrPartition
+from muster.storage.errors import InvalidReplicationFactor, StorageError, UnknownTopicOrPartition
 from muster.storage.topics.plans import Change, Plan, Plans
 from muster.storage.types import Topic
 
 Result = TypeVar("Result")
 Wanted = TypeVar("Wanted")
+
+DEFAULT = -1
+"""As many copies as the settings say."""
+
+COPIES = 1
+"""One node has one of each partition."""
 
 
 Changes: TypeAlias = Mapping[str, str | None] | Callable[[], Mapping[str, str | None]]
@@ -84,6 +90,11 @@ class TopicRequests:
             self._thread.shutdown(wait=False)
 
     def _new(self, wanted: NewTopic, plans: Plans) -> Plan:
+        if wanted.replication_factor not in (DEFAULT, COPIES):
+            raise InvalidReplicationFactor(
+                f"Topic '{wanted.name}' cannot have replication factor {wanted.replication_factor} on one node; "
+                f"expected {COPIES}, or {DEFAULT} for the default."
+            )
         return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
 
     def _more(self, wanted: MorePartitions | tuple[str, int], plans: Plans) -> Plan:

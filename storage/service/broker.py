@@ -13,7 +13,7 @@ from muster.storage.broker.epochs import Divergence
 from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns
 from muster.storage.broker.reads import Bounds, Place
 from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.broker.topic_requests import DEFAULT, NewTopic
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -93,7 +93,9 @@ class BrokerService:
         each_once("topic", [topic.name for topic in request.topics])
         if request.validate_only:
             return pb.CreateTopicsResponse(topics=await in_turns(self._check_topic, request.topics))
-        wanted = [NewTopic(topic.name, self._count(topic), dict(topic.configs)) for topic in request.topics]
+        wanted = [
+            NewTopic(topic.name, self._count(topic), dict(topic.configs), copies_of(topic)) for topic in request.topics
+        ]
         made = await self.requests.topics.create(wanted)
         return pb.CreateTopicsResponse(
             topics=[
@@ -319,6 +321,10 @@ def _given_up(partition: int, outcome: int | StorageError) -> pb.DeleteRecordsPa
             partition_index=partition, low_watermark=-1, error_code=code_of(outcome), error_message=str(outcome)
         )
     return pb.DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
+
+
+def copies_of(wanted: pb.NewTopic) -> int:
+    return wanted.replication_factor if wanted.HasField("replication_factor") else DEFAULT
 
 
 def _refused(name: str, error: StorageError | None) -> pb.TopicResult:

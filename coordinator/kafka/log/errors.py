@@ -24,13 +24,6 @@ class NoTransactions(StorageError):
     name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
-class InvalidReplicationFactor(StorageError):
-    """More copies than there are nodes."""
-
-    code = 38
-    name = "INVALID_REPLICATION_FACTOR"
-
-
 class InvalidReplicaAssignment(StorageError):
     """Partitions assigned by hand to other nodes than this one, or not numbered from 0."""
 

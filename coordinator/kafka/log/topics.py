@@ -8,12 +8,12 @@ from typing import Any
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.configs import described
-from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
+from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, UnknownTopicId
 from muster.coordinator.kafka.log.metadata import NO_ID
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
-from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
+from muster.storage.errors import InvalidConfig, InvalidReplicationFactor, InvalidRequest, StorageError
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic
 

@@ -12,10 +12,17 @@ from muster.coordinator.cluster.facts import Assignment, Topic
 from muster.coordinator.cluster.image import Image, NodeStatus
 from muster.coordinator.cluster.placement import Place, alternating, check, place
 from muster.coordinator.errors import CoordinatorError
-from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
-from muster.storage.errors import InvalidConfig, InvalidPartitions, InvalidRequest, InvalidTopic, TopicAlreadyExists
+from muster.storage.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    TopicAlreadyExists,
+)
 from muster.storage.topics.catalog import alike, check_name
 
 Replicas: TypeAlias = tuple[tuple[int, ...], ...]

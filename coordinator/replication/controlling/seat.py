@@ -104,6 +104,11 @@ class Seat:
     def is_controller(self) -> bool:
         return self._machine is not None and self._election.reign is not None
 
+    @property
+    def applied(self) -> Mapping[int, int]:
+        """How far each node is, where this one is the controller (N3); nothing elsewhere."""
+        return {} if self._machine is None else self._machine.reign.book.applied
+
     # What is asked of a controller.
 
     async def alter_partition(self, node: NodeName, items: tuple[events.IsrItem, ...]) -> IsrAltered:

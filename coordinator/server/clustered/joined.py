@@ -222,6 +222,7 @@ class Joined:
             self.side.elections,
             self._showing,
             min_isr=self._settings.min_insync_replicas,
+            applied=lambda: {} if self._seat is None else self._seat.applied,
         )
         return methods_of(CLUSTER_SERVICE, service)
 

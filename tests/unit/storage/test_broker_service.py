@@ -243,6 +243,16 @@ def test_unknown_acks_are_refused(acks: int, code: int) -> None:
     play(story)
 
 
+def test_a_node_on_its_own_keeps_one_copy_and_says_so() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        wanted = [pb.NewTopic(name="one", replication_factor=1), pb.NewTopic(name="three", replication_factor=3)]
+        one, three = (await service.create_topics(pb.CreateTopicsRequest(topics=wanted), None)).topics
+        assert (one.error_code, three.error_code) == (0, 38)
+        assert "'three' cannot have replication factor 3 on one node; expected 1" in three.error_message
+
+    play(story)
+
+
 def test_topics_are_made_listed_grown_and_described() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         wanted = [pb.NewTopic(name="n", num_partitions=2), pb.NewTopic(name="t"), pb.NewTopic(name="d")]

@@ -61,9 +61,15 @@ class LedBroker(Broker):
     (`tick`, `compact`, `close`) is the other broker's and is passed on; topics are not changed by either.
     """
 
-    def __init__(self, broker: Broker, side: Side, new_ids: NewIds | None = None) -> None:
-        """broker: as opened by this node. side: listened to from here on. new_ids: what gives producer ids out that no
-        other node gives (A4); None: this node's own.
+    def __init__(
+        self,
+        broker: Broker,
+        side: Side,
+        new_ids: NewIds | None = None,
+        new_fence: Callable[[], int] | None = None,
+    ) -> None:
+        """broker: as opened by this node. side: listened to from here on. new_ids, new_fence: what gives producer ids
+        out that no other node gives (A4); None: this node's own.
 
         Not `Broker`'s constructor: it would open the directory a second time.
         """
@@ -73,6 +79,7 @@ class LedBroker(Broker):
         self.identity = broker.identity
         self._disk = broker
         self._new_ids = new_ids or broker.next_producer_id
+        self._new_fence = new_fence or broker.next_fence_id
         self._image = side.image
         self._replicas = side.replicas
         self._topic_listeners = []
@@ -262,7 +269,7 @@ class LedBroker(Broker):
         return self._new_ids(known, epoch)
 
     def next_fence_id(self) -> int:
-        return self._disk.next_fence_id()
+        return self._new_fence()
 
     def keep_fences(self, on_record: OnRecord) -> None:
         self._disk.keep_fences(on_record)

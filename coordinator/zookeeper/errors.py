@@ -50,6 +50,10 @@ class NotEmpty(ZooKeeperError):
     """The znode has children."""
 
 
+class ForeignTopics(ZooKeeperError):
+    """A node that joins a cluster has topics of its own, and the cluster has others."""
+
+
 class MalformedZnode(ZooKeeperError, ValueError):
     """A znode holds something else than its place in the layout promises."""
 

@@ -20,8 +20,10 @@ from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin.adopting import adopt
 from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
 from muster.coordinator.replication.admin.planning import Planning
+from muster.coordinator.replication.admin.producer_ids import ProducerIdBlocks
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
@@ -103,6 +105,7 @@ class Joined:
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._rates: Rates | None = None
+        self._ids: ProducerIdBlocks | None = None
 
     @property
     def bound(self) -> Address:
@@ -137,7 +140,7 @@ class Joined:
     async def enter(self, broker: "Broker", clients: Doors) -> None:
         """Register, and return once it is known how the cluster stands. clients: where they are told to go.
 
-        Raises OtherKind, IdTaken, NoController, and ZooKeeper's weather.
+        Raises OtherKind, IdTaken, ForeignTopics, NoController, and ZooKeeper's weather.
         """
         settings = self._settings
         doors = client_doors(clients)
@@ -162,6 +165,8 @@ class Joined:
         self.side.on_learned(self._learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls)
+        await registration.prepare()
+        await adopt(self.session, broker, settings.node_id)
         await registration.register()
         registration.start()
         seat.start()
@@ -169,7 +174,9 @@ class Joined:
         self._rates = Rates(self.session, settings.node_id, rates, self.side.set_rates)
         self._rates.start()
         await self._hear()
-        self.broker = LedBroker(broker, self.side)
+        self._ids = ids = ProducerIdBlocks.of(self.session, settings.node_id)
+        await ids.begin()
+        self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
         self.requests = ClusterRequests(self.broker, self.side)
         self._showing = showing = Showing(self.side.image, self.side.on_learned)
         planning = Planning(self.side.image, settings, settings.default_replication_factor, random.randrange)
@@ -250,6 +257,8 @@ class Joined:
             await self.observer.stop()
         if self._rates is not None:
             await self._rates.stop()
+        if self._ids is not None:
+            await self._ids.close()
         if self._seat is not None:
             await self._seat.close()
         if hasattr(self, "_coordinating"):

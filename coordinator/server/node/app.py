@@ -249,6 +249,7 @@ class Node:
             security=self._security,
             tls=secured_by.tls_of(self._certificates, "kafka"),
             cluster=self._ground.cluster,
+            admin=None if self._ground.joined is None else self._ground.joined.admin,
         )
 
     async def stop(self) -> None:

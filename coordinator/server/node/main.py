@@ -19,7 +19,7 @@ from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.journal.lines import tell_start
 from muster.coordinator.server.journal.logs import configure_logs
 from muster.coordinator.server.node.app import Node
-from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.errors import ForeignTopics, ZooKeeperError
 from muster.coordinator.zookeeper.registry import IdTaken
 from muster.storage.errors import DataDirectoryError, StorageError
 
@@ -115,6 +115,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def is_conflict(error: Exception) -> bool:
     """Another process holds what this one needs."""
-    return isinstance(error, AddressTaken | IdTaken) or (
+    return isinstance(error, AddressTaken | IdTaken | ForeignTopics) or (
         isinstance(error, DataDirectoryError) and error.holder is not None
     )

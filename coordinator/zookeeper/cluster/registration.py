@@ -64,11 +64,15 @@ class Registration:
         """Register, once, at the start; the node epoch. Raises OtherKind, IdTaken (both name who is there), and
         ZooKeeper's weather. The node has locked its data directory by then: who is registered with the same is its own
         former life."""
+        await self.prepare()
+        await self._take()
+        return self.epoch
+
+    async def prepare(self) -> None:
+        """What has to be before: folders, and no node of the other kind. Raises OtherKind, and ZooKeeper's weather."""
         for root in ROOTS:
             await self._session.ensure(root)
         await self._must_be_of_a_kind()
-        await self._take()
-        return self.epoch
 
     def start(self) -> None:
         """Keep it right from now on."""

@@ -1,0 +1,157 @@
+"""From one node to many (A10): what a node had by itself becomes the cluster's, with itself as the only replica."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.cluster.facts import LEDGER, NO_EPOCH, NOBODY, OFFSETS, Assignment, State, Topic
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.cluster.writing import Step
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import ForeignTopics, MalformedZnode, NodeExists
+from muster.storage.broker.broker import Broker
+from muster.storage.types import Topic as Own
+
+ADOPTING: Final = "/muster/cluster/adopting"
+"""Who is about to publish what it had: a crash half-way goes on with the next start, and nobody else begins."""
+MOST_STEPS: Final = 1_000
+"""In one multi, which ZooKeeper takes up to 1 MiB of."""
+MOST_NAMED: Final = 10
+CAUSE: Final = "adopted"
+
+log = structlog.get_logger("muster.replication")
+
+
+class Plan(NamedTuple):
+    """Which topics are to be published, by name; begins: nobody has said yet that it does that."""
+
+    names: Sequence[str]
+    begins: bool = False
+
+
+def decide(own: Mapping[str, bytes], there: Mapping[str, bytes | None], adopts: str | None, me: str) -> Plan:
+    """own, there: ids of the topics that are this node's alone, and of those in ZooKeeper (None: it cannot be read).
+    adopts: whose topics are being published, by data directory; me: this one. Raises ForeignTopics.
+
+    >>> decide({"a": b"1"}, {}, None, "me")
+    Plan(names=['a'], begins=True)
+    >>> decide({"a": b"1", "b": b"2"}, {"a": b"1"}, "me", "me")
+    Plan(names=['b'], begins=False)
+    """
+    missing = sorted(name for name, topic_id in own.items() if there.get(name) != topic_id)
+    if not own:
+        return Plan(())
+    taken = [name for name in missing if name in there]
+    if missing and ((adopts or me) != me or (adopts is None and there) or taken):
+        named = ", ".join((taken or missing)[:MOST_NAMED]) + (" and others" if len(missing) > MOST_NAMED else "")
+        raise ForeignTopics(
+            f"this node has topics of its own that the cluster does not know: {named}; and the cluster has topics "
+            "already. Start the node with a new log.dirs and copy the records, or begin the cluster with this node, in "
+            "a chroot of zookeeper.connect where there is none"
+        )
+    return Plan(missing, begins=bool(missing) and adopts is None)
+
+
+async def adopt(session: Session, broker: Broker, node_id: int) -> list[str]:
+    """Publish what this node had by itself, if nothing is in ZooKeeper yet; the names. To be called before the node
+    registers: from then on the controller may make internal topics of its own.
+
+    Raises ForeignTopics (exit code 5), and ZooKeeper's weather.
+    """
+    own = {name: topic for name, topic in broker.topics().items() if topic.held is None}
+    if not own:
+        return []
+    me = broker.identity.directory_id
+    await session.ensure(paths.BROKER_TOPICS)
+    await session.ensure(ADOPTING.rpartition("/")[0])
+    ids = {name: topic.id for name, topic in own.items()}
+    plan = decide(ids, await topics_there(session), await adopting(session), me)
+    if plan.begins:
+        try:
+            await session.create(ADOPTING, layout.config_json({"directory": me}))
+        except NodeExists:
+            plan = decide(ids, await topics_there(session), await adopting(session), me)
+    for names in together(plan.names):
+        await publish(session, broker, [own[name] for name in names], node_id)
+    if plan.names:
+        log.info("topics of this node are the cluster's from now on", topics=len(plan.names))
+    if await adopting(session) == me:
+        await session.delete(ADOPTING)
+    return list(plan.names)
+
+
+def together(names: Sequence[str]) -> list[list[str]]:
+    """The two of the groups at once: the controller makes the other half of one that it sees alone.
+
+    >>> together(["__consumer_offsets", "__rebalances", "a"])
+    [['__consumer_offsets', '__rebalances'], ['a']]
+    """
+    shards = [name for name in names if name in (OFFSETS, LEDGER)]
+    return [each for each in (shards, *([name] for name in names if name not in shards)) if each]
+
+
+async def topics_there(session: Session) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for name in await session.children(paths.BROKER_TOPICS) or ():
+        path = paths.topic(name)
+        znode = await session.get(path)
+        if znode is not None:
+            try:
+                found[name] = layout.read_topic(path, znode.data).topic_id
+            except MalformedZnode:
+                found[name] = None
+    return found
+
+
+async def adopting(session: Session) -> str | None:
+    found = await session.get(ADOPTING)
+    return None if found is None else layout.read_config(ADOPTING, found.data).get("directory", "")
+
+
+async def publish(session: Session, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
+    """These topics, their settings, and the states of their partitions, whose epochs go on from those of the logs."""
+    steps: list[Step] = []
+    for own in topics:
+        topic = Topic(own.name, own.id, (Assignment((node_id,)),) * own.partitions, own.configs)
+        steps.append(Step("create", paths.topic(own.name), layout.topic_json(topic)))
+        config = paths.config_topic(own.name)
+        if own.configs:
+            left = await session.exists(config)
+            steps.append(Step("set" if left else "create", config, layout.config_json(own.configs)))
+        steps.append(Step("create", paths.topic_partitions(own.name)))
+    for own in topics:
+        for number in range(own.partitions):
+            if len(steps) >= MOST_STEPS:
+                await commit(session, steps)
+                steps = []
+            state = layout.state_json(first_state(broker, own.name, number, node_id))
+            steps.append(Step("create", paths.partition(own.name, number)))
+            steps.append(Step("create", paths.partition_state(own.name, number), state))
+    await commit(session, steps)
+
+
+def first_state(broker: Broker, name: str, number: int, node_id: int) -> State:
+    """Nobody leads before the node is there; in sync is what it has."""
+    directories = {node_id: broker.identity.directory_id}
+    return State(NOBODY, epoch_of(broker, name, number), (node_id,), directories=directories, cause=CAUSE)
+
+
+def epoch_of(broker: Broker, name: str, number: int) -> int:
+    """That of the log; of a shard, the higher of its halves."""
+    names = (OFFSETS, LEDGER) if name in (OFFSETS, LEDGER) else (name,)
+    found = [
+        broker.log(each, number).leader_epoch
+        for each in names
+        if each in broker.topics() and number < broker.topics()[each].partitions
+    ]
+    return max(found, default=NO_EPOCH)
+
+
+async def commit(session: Session, steps: Sequence[Step]) -> None:
+    def build(together: Any) -> None:
+        for step in steps:
+            step.put_on(together)
+
+    await session.commit(build)

@@ -81,9 +81,7 @@ class ProducerIdBlocks:
         if self._ahead is None:
             self._fetch()
         if self._next == self._end:
-            raise NoProducerIdsYet(
-                f"This node has no producer ids left, and waits for more{self._why}. Ask again."
-            )
+            raise NoProducerIdsYet(f"This node has no producer ids left, and waits for more{self._why}. Ask again.")
         self._next += 1
         return self._next - 1
 

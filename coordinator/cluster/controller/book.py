@@ -1,6 +1,6 @@
 """What the controller knows: topics, the states of their units, nodes, and what all have been told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.elect import Standing
@@ -94,6 +94,16 @@ class Book:
             return 1
         lowest, told = self.lowest.get(topic, (NO_LIMIT, NO_EPOCH))
         return lowest if told is None or self.applied.get(leader, NO_EPOCH) < told else NO_LIMIT
+
+    def topics_of(self, unit: TopicPartition) -> Iterator[Topic]:
+        """Whose znodes change with the unit's assignment."""
+        return (self.topics[half.topic] for half in halves(unit) if half.topic in self.topics)
+
+    def moving(self, unit: TopicPartition) -> Iterable[Topic]:
+        """The same, where that may be done any time."""
+        assignment = self.assignment(unit)
+        moves = assignment is not None and (assignment.adding or assignment.removing)
+        return self.topics_of(unit) if moves else ()
 
     def add_topic(self, topic: Topic) -> None:
         """A topic that is new, or changed."""

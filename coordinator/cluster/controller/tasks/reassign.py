@@ -135,7 +135,8 @@ class Reassigning:
 
     def decide(self, draft: Draft) -> None:
         for unit, plan in list(self.plans.items()):
-            if unit in draft.states or not draft.has_room(unit):
+            topics = self.reign.book.topics_of(unit)
+            if unit in draft.states or not draft.has_room(unit, topics=topics):
                 continue
             del self.plans[unit]
             self._one(draft, unit, plan)

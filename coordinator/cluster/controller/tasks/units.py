@@ -61,7 +61,8 @@ class Pass:
 
     def _one(self, unit: TopicPartition, reason: Reason) -> bool:
         """Whether to go on: not when the write is full, or enough has been looked at."""
-        if self.looks >= MOST_LOOKS or not self.draft.has_room(unit):
+        moving = self.reign.book.moving(unit)
+        if self.looks >= MOST_LOOKS or not self.draft.has_room(unit, topics=moving):
             self.blocked = True
             return False
         self.looks += 1

@@ -76,7 +76,8 @@ class Session:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
     ) -> None:
-        """Raises ExtraMissing without kazoo. The servers bound `session_timeout_ms` to 2 to 20 of their ticks."""
+        """Raises ExtraMissing without kazoo. session_timeout_ms: as it is asked for; the servers bound it to 2 to 20 of
+        their ticks, and from the first session on it is what they have granted."""
         self.connect = parse_connect(connect) if isinstance(connect, str) else connect
         self.session_timeout_ms = session_timeout_ms
         self.connection_timeout_ms = connection_timeout_ms
@@ -259,8 +260,7 @@ class Session:
             from kazoo.retry import KazooRetry
         except ImportError as missing:
             raise errors.ExtraMissing("kazoo") from missing
-        quiet = logging.getLogger("muster.zookeeper.kazoo")
-        quiet.setLevel(logging.ERROR)  # what matters of the connection is told by our own listeners
+        quiet = Granted(self._granted)
         forever = KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=MAX_RECONNECT_DELAY_S)
         return KazooClient(
             hosts=self.connect.hosts,
@@ -268,6 +268,9 @@ class Session:
             connection_retry=forever,
             logger=quiet,
         )
+
+    def _granted(self, timeout_ms: int) -> None:  # in a thread of kazoo, before it says that it is connected
+        self.session_timeout_ms = timeout_ms
 
     async def _enter_chroot(self, make: bool) -> None:
         chroot = self.connect.chroot
@@ -332,6 +335,28 @@ class Told:
     def __call__(self, event: Any) -> None:  # in a thread of kazoo
         self.session.on_loop(self.session.fire, self.watch, event.type, event.path)
 
+
+class Granted(logging.Logger):
+    """kazoo's logger: the only one that it tells how long a session the servers have granted.
+
+    Of the rest errors are passed on: what matters of the connection is told by our own listeners.
+    """
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        super().__init__("muster.zookeeper.kazoo", logging.ERROR)
+        self.parent = logging.getLogger("muster.zookeeper")
+        self._tell = tell
+
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
+        if "negotiated session timeout" in str(msg):
+            granted = args[GRANTED_AT] if len(args) > GRANTED_AT else None
+            if isinstance(granted, int) and granted > 0:
+                self._tell(granted)
+        super().log(level, msg, *args, **more)
+
+
+GRANTED_AT = 2
+"""Among the arguments of that line: after the session's id and its password."""
 
 KINDS = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed", "CHILD": "children"}
 

@@ -187,7 +187,7 @@ class Joined:
         self.group_log = ShardGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
         self._coordinating = Coordinating(
             self.side,
-            session_ms=settings.zookeeper_session_timeout_ms,
+            session_ms=self.session.session_timeout_ms,
             on_refusal=settings.broker_eviction_on_refusal,
             failed=self._failed,
         )

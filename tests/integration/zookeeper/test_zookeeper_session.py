@@ -11,6 +11,7 @@ from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
 from muster.coordinator.zookeeper.ensemble import Ensemble
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unreachable
 from tests.integration.conftest import Run
+from tests.support.zookeeper.servers import TICK_MS
 
 SESSION_MS = 2_000
 
@@ -44,6 +45,22 @@ def expire(victim: Session) -> None:
     twin.start(timeout=20)
     twin.stop()
     twin.close()
+
+
+def test_what_the_servers_grant_is_told_whatever_was_asked_for(zookeeper: str, run: Run) -> None:
+    """Leases count on it: servers hold a session to between 2 and 20 of their ticks."""
+
+    async def story() -> None:
+        granted = []
+        for asked_ms in (SESSION_MS, 10_000_000):
+            opened = Session(zookeeper, session_timeout_ms=asked_ms, connection_timeout_ms=20_000)
+            assert opened.session_timeout_ms == asked_ms
+            await opened.open()
+            granted.append(opened.session_timeout_ms)
+            await opened.close()
+        assert granted == [SESSION_MS, 20 * TICK_MS]
+
+    run(story)
 
 
 def test_what_is_written_is_read_back_below_the_chroot(zookeeper: str, run: Run) -> None:

@@ -150,6 +150,7 @@ class Joined:
             first=lambda: doors[0],
             wall_ms=wall_ms,
             on_registered=self._registered,
+            on_taken=self._failed,
         )
         seat = self._seat = Seat(self.session, settings.node_id, rules_of(settings), self._surroundings())
         around = Around(

@@ -44,7 +44,7 @@ log = structlog.get_logger("muster.node")
 
 
 def run(settings: Settings, announce: TextIO | None = None) -> int:
-    """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port or directory in use).
+    """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port, directory, id in use).
 
     Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
     it: {"event": "listening", "host": ..., "port": ..., "pid": ...}, with "kafka_host" and "kafka_port" where Kafka's
@@ -71,7 +71,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
         await node.start()
     except (AddressTaken, BadCertificate, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
+        return failure_code(error)
     tell_start(settings)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, MIDDLE_AFTER, OLD_AFTER)
@@ -86,7 +86,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
     await node.stop()
-    return EXIT_FAILURE if node.failed.done() else EXIT_OK
+    return failure_code(node.failed.result()) if node.failed.done() else EXIT_OK
 
 
 def catch_signals(stop: asyncio.Event) -> None:
@@ -113,7 +113,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def is_conflict(error: Exception) -> bool:
+def failure_code(error: BaseException) -> int:
+    return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
+
+
+def is_conflict(error: BaseException) -> bool:
     """Another process holds what this one needs."""
     return isinstance(error, AddressTaken | IdTaken | ForeignTopics) or (
         isinstance(error, DataDirectoryError) and error.holder is not None

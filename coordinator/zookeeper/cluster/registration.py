@@ -36,7 +36,8 @@ class OtherKind(ZooKeeperError):
 class Registration:
     """node: how it registers now (its epoch is not looked at); first: where clients of that era go.
 
-    on_registered is told the node epoch of each registration, on the loop.
+    on_registered is told the node epoch of each registration, on the loop; on_taken, that another node has taken its
+    place while this one ran: with an empty disk in its stead, or by a mistake.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Registration:
         first: Callable[[], Endpoint],
         wall_ms: Callable[[], int],
         on_registered: Callable[[int], None] = lambda epoch: None,
+        on_taken: Callable[[IdTaken], None] = lambda error: None,
     ) -> None:
         self._session = session
         self._node = node
         self._first = first
         self._wall_ms = wall_ms
         self._on_registered = on_registered
+        self._on_taken = on_taken
         self._path = paths.broker(node().id)
         self._stale = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -117,6 +120,7 @@ class Registration:
                 await self._take()
             except IdTaken as error:
                 log.error("not registered", why=str(error))  # its end wakes us
+                self._on_taken(error)
             except ZooKeeperError as error:
                 log.debug("not registered for now", why=str(error))
                 self._stale.set()

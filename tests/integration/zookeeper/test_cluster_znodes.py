@@ -1,6 +1,7 @@
 """A cluster's facts in a real ZooKeeper: registrations, a controller's writes, what is read back and asked for."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,35 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
             third = await told.next()
             await zk.delete(paths.broker(1))  # by hand
             assert first < second < third < await told.next()
+            await kept.stop()
+
+    run(story)
+
+
+def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookeeper: str, run: Run) -> None:
+    """Z3: it went on without a registration for good, and led nothing, before."""
+
+    async def story() -> None:
+        async with session(zookeeper) as mine, session(zookeeper) as other:
+            taken: asyncio.Queue[IdTaken] = asyncio.Queue()
+            kept = Registration(
+                mine,
+                node,
+                first=lambda: Endpoint("PLAINTEXT", "h", 9092),
+                wall_ms=lambda: 5,
+                on_taken=taken.put_nowait,
+            )
+            await kept.register()
+            kept.start()
+            body = layout.registration_json(node("b" * 22), timestamp_ms=5, first=Endpoint("PLAINTEXT", "new", 9092))
+
+            def instead(together: Any) -> None:
+                together.delete(paths.broker(1))
+                together.create(paths.broker(1), body, ephemeral=True)
+
+            await other.commit(instead)
+            async with asyncio.timeout(30):
+                assert "registered by the node at new:9092 already" in str(await taken.get())
             await kept.stop()
 
     run(story)

@@ -84,6 +84,7 @@ class Admin:
 
     explain = waiting(AsyncAdmin.explain)
     stalls = waiting(AsyncAdmin.stalls)
+    moves = waiting(AsyncAdmin.moves)
     live_snapshot = waiting(AsyncAdmin.live_snapshot)
     watch = iterating(AsyncAdmin.watch)
 

@@ -111,6 +111,10 @@ class Promise:
         """That node leads no more: it answered with our epoch, or a later one (G5a), or refuses connections (G5b)."""
         self._past.pop(node, None)
 
+    def heard_ms(self, node: int) -> int:
+        """When an answer of that node was received last, as far as it counts yet; NEVER where none is known."""
+        return self._past.get(node, NEVER)
+
     def answers_from(self, session_ms: int) -> int:
         """The first moment at which this node, as the leader, may answer; for one that follows nobody any more."""
         return max(self._past.values(), default=NEVER) + session_ms

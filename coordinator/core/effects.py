@@ -14,7 +14,7 @@ from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import Record
-from muster.coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+from muster.coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
 from muster.coordinator.core.value import value
 from muster.coordinator.errors import ErrorCode
 
@@ -327,6 +327,8 @@ class ExplainReply:
     """Newest first, each with what its settlement added."""
     stalls: tuple[Stall, ...] = ()
     """When the node stood still since the first of these, newest first."""
+    takeovers: tuple[Takeover, ...] = ()
+    """Which nodes took the group over since then, newest first."""
 
 
 def refused_join(code: ErrorCode, member_id: str) -> JoinReply:

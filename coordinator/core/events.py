@@ -18,6 +18,7 @@ from muster.coordinator.core.requests.streams import HeldBack as HeldBack
 from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
+from muster.coordinator.core.requests.streams import TookOver as TookOver
 from muster.coordinator.core.rights import Rights, RightsAnew
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
@@ -428,6 +429,7 @@ Event: TypeAlias = (
     | Forget
     | StreamLost
     | HeldBack
+    | TookOver
     | StreamClosed
     | TimerFired
     | StoodStill

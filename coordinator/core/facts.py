@@ -27,6 +27,8 @@ from muster.coordinator.core.records import (
     ShadowsForgotten,
     StallForgotten,
     StallNoted,
+    TakeoverForgotten,
+    TakeoverNoted,
 )
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.core.types import Outcome, StoredOffset
@@ -159,6 +161,14 @@ def forget_stall(state: ShardState, record: StallForgotten) -> None:
     state.stalls.pop(record.number, None)
 
 
+def note_takeover(state: ShardState, record: TakeoverNoted) -> None:
+    state.takeovers[record.takeover.epoch] = record.takeover
+
+
+def forget_takeover(state: ShardState, record: TakeoverForgotten) -> None:
+    state.takeovers.pop(record.epoch, None)
+
+
 def pass_numbers(state: ShardState, record: NumbersPassed) -> None:
     state.numbers_passed = record.number
 
@@ -188,6 +198,8 @@ FACTS: Mapping[type[Any], Keeper] = {
     CanaryForgotten: forget_canary,
     StallNoted: note_stall,
     StallForgotten: forget_stall,
+    TakeoverNoted: note_takeover,
+    TakeoverForgotten: forget_takeover,
     NumbersPassed: pass_numbers,
     LossMended: loss_mended,
     **FENCE_FACTS,

@@ -67,8 +67,8 @@ from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
-from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
-from muster.coordinator.core.requests.streams import HeldBack
+from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall, takeovers
+from muster.coordinator.core.requests.streams import HeldBack, TookOver
 from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import Step
 
@@ -258,6 +258,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
     HeldBack: stall.held_back,
+    TookOver: takeovers.took_over,
     TurnedAway: stall.turned_away,
     ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: describe.describe_consumer_group,

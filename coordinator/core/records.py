@@ -14,7 +14,7 @@ from muster.coordinator.core.control.balance.records import BalanceRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsRecord
 from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryRecord
-from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
+from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset, Takeover
 from muster.coordinator.core.value import value
 
 
@@ -154,6 +154,21 @@ class StallForgotten:
 
 
 @value
+class TakeoverNoted:
+    """The shard's diary of its coordinators: another node took it over."""
+
+    takeover: Takeover
+
+
+@value
+class TakeoverForgotten:
+    """The tombstone of a takeover."""
+
+    shard: int
+    epoch: int
+
+
+@value
 class SettingsStored:
     """All settings of a group. `version` counts its changes since it had none.
 
@@ -225,6 +240,8 @@ LedgerRecord: TypeAlias = (
     | RebalanceForgotten
     | StallNoted
     | StallForgotten
+    | TakeoverNoted
+    | TakeoverForgotten
     | NumbersPassed
 )
 """Explanations: nothing is decided by them, and a node without them serves as well."""

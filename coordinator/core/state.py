@@ -21,7 +21,7 @@ from muster.coordinator.core.ledger import Ledger, Loss
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.plan import Planner, plan_at_once
 from muster.coordinator.core.records import Record, SettingsStored
-from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
 
 if TYPE_CHECKING:
     from muster.coordinator.core.control.balance.ongoing import Balancing
@@ -85,6 +85,8 @@ class ShardState:
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     stalls: dict[int, Stall] = field(default_factory=dict)
     """When the node stood still, by number, oldest first. Hard state."""
+    takeovers: dict[int, Takeover] = field(default_factory=dict)
+    """Which nodes took the shard over, by leader epoch. Hard state."""
     numbers_passed: int = 0
     """No rebalance gets one of the numbers up to this one. Hard state."""
     losses_mended: int = 0

@@ -322,6 +322,28 @@ class Settlement:
 
 
 @value
+class Takeover:
+    """A node has taken a shard over as its coordinator. Times in ms since the epoch, by that node's clock.
+
+    moved_from: who coordinated it before; -1: not known. last_heard_ms: when that one was last heard of; 0: not known.
+    elected_ms: when the node knew that it leads. serving_ms: when it began to answer. groups, members: those it found.
+    cut: records that were given up for it.
+    """
+
+    shard: int
+    epoch: int
+    moved_from: int
+    moved_to: int
+    cause: str
+    last_heard_ms: int
+    elected_ms: int
+    serving_ms: int
+    groups: int = 0
+    members: int = 0
+    cut: int = 0
+
+
+@value
 class Stall:
     """The node stood still: for so long it heard nobody, until that moment. No deadline ran meanwhile."""
 

@@ -57,6 +57,7 @@ def explain(
         else:
             entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
         stalls = [] if generation else admin.stalls(group, most)[::-1]
+        moves = [] if generation else admin.moves(group, most)[::-1]
     if style in ("json", "yaml"):
         from muster.coordinator.views.ledger import document
 
@@ -70,7 +71,7 @@ def explain(
     else:
         from muster.coordinator.cli.groups.story import tell
 
-        tell(console(), entries, full=style == "wide")
+        tell(console(), entries, moves, full=style == "wide")
     show_stalls(stalls)
 
 

@@ -46,15 +46,42 @@ def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) ->
     return entries
 
 
-def tell(out: Console, entries: Sequence[ledger_pb2.Rebalance], *, full: bool = False) -> None:
-    """Print the entries, a blank line between them. A terminal gets its lines wrapped below their beginning."""
+def tell(
+    out: Console,
+    entries: Sequence[ledger_pb2.Rebalance],
+    moves: Sequence[ledger_pb2.CoordinatorMove] = (),
+    *,
+    full: bool = False,
+) -> None:
+    """Print the entries, a blank line between them, and where their coordinator moved. A terminal gets its lines
+    wrapped below their beginning."""
     names = names_of(entries, full=full)
     width = out.width - INDENT if out.is_terminal else None
-    for number, entry in enumerate(entries):
+    both: list[ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove] = [*entries, *moves]
+    for number, entry in enumerate(sorted(both, key=when)):
         if number:
             out.print()
+        if isinstance(entry, ledger_pb2.CoordinatorMove):
+            out.print(move_line(entry), soft_wrap=True)
+            continue
         for line in told(entry, names, out, width):
             out.print(line, soft_wrap=True)
+
+
+def when(entry: ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove) -> int:
+    return entry.serving_ms if isinstance(entry, ledger_pb2.CoordinatorMove) else entry.started_at_ms
+
+
+def move_line(move: ledger_pb2.CoordinatorMove) -> Text:
+    before = str(move.from_node) if move.from_node >= 0 else "?"
+    took = move.serving_ms - (move.last_heard_ms or move.elected_ms)
+    lost = f", {plural(move.cut, 'record')} lost" if move.cut else ""
+    return Text.assemble(
+        ("Coordinator moved", "bold"),
+        f"   node {before} -> {move.to_node}   ",
+        (moment(move.serving_ms), "dim"),
+        f"   took {duration(took)}   {move.cause}; {plural(move.members, 'member')} kept{lost}",
+    )
 
 
 def told(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | None = None) -> Iterator[Text]:

@@ -34,7 +34,7 @@ from muster.coordinator.client.membership.group_calls import GroupCalls, check, 
 from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -370,26 +370,28 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         request = group_pb.ExplainGroupRequest(
             group_id=group, limit=limit, generation_id=generation, include_snapshots=include_snapshots
         )
-
-        async def attempt(address: str) -> list[Rebalance]:
-            doing = f"explaining group {group!r}"
-            answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
-            check(answer.error_code, answer.error_message, group)
-            return list(answer.rebalances)
-
-        return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
+        return list((await self._explained(request, coordinator)).rebalances)
 
     async def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
         """When the group's node stood still since the first of its last rebalances, newest first."""
-        request = group_pb.ExplainGroupRequest(group_id=group, limit=limit)
+        return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).stalls)
 
-        async def attempt(address: str) -> list[NodeStall]:
-            doing = f"reading the ledger of group {group!r}"
+    async def moves(self, group: str, limit: int = 0) -> list[CoordinatorMove]:
+        """Which nodes took the group over since the first of its last rebalances, newest first."""
+        return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).moves)
+
+    async def _explained(
+        self, request: group_pb.ExplainGroupRequest, coordinator: str | None = None
+    ) -> group_pb.ExplainGroupResponse:
+        group = request.group_id
+
+        async def attempt(address: str) -> group_pb.ExplainGroupResponse:
+            doing = f"explaining group {group!r}"
             answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
             check(answer.error_code, answer.error_message, group)
-            return list(answer.stalls)
+            return answer
 
-        return await GroupCalls(self._transport, group).patiently(attempt)
+        return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
 
     async def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
         """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""

@@ -8,7 +8,7 @@ from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup,
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Ledger, told
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Stall
+from muster.coordinator.core.types import Stall, Takeover
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -53,7 +53,14 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
     ]
     shown = tuple(entries[: request.limit or None])
     since_ms = shown[-1].started_at_ms if shown else step.now_ms
-    step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls_since(since_ms, ledger, step)))
+    stalls, takeovers = stalls_since(since_ms, ledger, step), takeovers_since(since_ms, ledger, step)
+    step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls, takeovers=takeovers))
+
+
+def takeovers_since(since_ms: int, ledger: Ledger, step: Step) -> tuple[Takeover, ...]:
+    """Which nodes took the shard over since then while the group had members, newest first."""
+    takeovers = sorted(step.state.takeovers.values(), key=lambda takeover: -takeover.epoch)
+    return tuple(each for each in takeovers if each.serving_ms >= since_ms and ledger.had_members(each.serving_ms))
 
 
 def stalls_since(since_ms: int, ledger: Ledger, step: Step) -> tuple[Stall, ...]:

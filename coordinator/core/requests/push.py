@@ -27,6 +27,8 @@ from muster.coordinator.core.records import (
     ShadowsForgotten,
     StallForgotten,
     StallNoted,
+    TakeoverForgotten,
+    TakeoverNoted,
 )
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, RequestId
@@ -38,7 +40,7 @@ Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
     *(RebalanceDecided, RebalanceSettled, RebalanceShadowed, ShadowsForgotten, RebalanceForgotten),
-    *(StallNoted, StallForgotten, NumbersPassed, LossMended),
+    *(StallNoted, StallForgotten, TakeoverNoted, TakeoverForgotten, NumbersPassed, LossMended),
     *(FenceStored, FenceForgotten),
 )
 """Facts that no heartbeat speaks of."""

@@ -39,6 +39,19 @@ class StreamLost:
 
 
 @value
+class TookOver:
+    """This node has taken the shard over in that leader epoch, and answers from now on. See `Takeover`."""
+
+    shard: int
+    epoch: int
+    moved_from: int
+    moved_to: int
+    cause: str
+    last_heard_ms: int
+    elected_ms: int
+
+
+@value
 class HeldBack:
     """For `for_ms` from now nothing that a member says is read, because of a quota: so it is not silent."""
 

@@ -14,10 +14,12 @@ from muster.coordinator.cluster.term import Term
 from muster.coordinator.config import Address
 from muster.coordinator.replication.shards.asking import Asking
 from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.replication.shards.takeovers import Takeovers
 from muster.coordinator.replication.side import ClusterSide, monotonic_ms
 from muster.coordinator.replication.tasks import Failed, Tasks
 from muster.coordinator.replication.wire.links import address_in
 from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.slot import ShardStatus
 
 LOOK_S: Final = 0.1
 
@@ -60,6 +62,8 @@ class Coordinating:
         self._whole: set[int] = set()  # have written what counts already
         self._pass: asyncio.Handle | None = None
         self._addresses: dict[int, Address] = {}
+        self._takeovers = Takeovers(side.replicas.me, side.image, now_ms)
+        self._lost: list[Callable[[int], None]] = []
         self._tasks = Tasks(failed)
         self._asking = Asking(
             side.calling,
@@ -84,6 +88,10 @@ class Coordinating:
         for place in list(self._side.replicas.leaders):
             self._gain(place)
         self._tasks.start(self._look_on())
+
+    def on_lost(self, listener: Callable[[int], None]) -> None:
+        """Call it with each shard that this node serves no more: whoever is connected for its groups is to go."""
+        self._lost.append(listener)
 
     async def stop(self) -> None:
         """Gain nothing more, and ask nobody."""
@@ -140,6 +148,8 @@ class Coordinating:
             address = address_in(image, node)
             if address is not None:
                 self._addresses[node] = address
+        if changes is not None:
+            self._takeovers.learned(changes.partitions)
 
     def _moved(self, place: TopicPartition) -> None:
         if place.topic in SHARDS:
@@ -170,6 +180,7 @@ class Coordinating:
         now_ms = self._clock_ms()
         self._engine.leave(shard, ELSEWHERE, now_ms)
         self._terms[shard] = Term(leader, self._side.replicas.promise(place), self._session_ms, self._now_ms())
+        self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)
         self._engine.load_shard(shard, now_ms)
@@ -184,7 +195,13 @@ class Coordinating:
         for kept in (self._thin, self._dry, self._whole):
             kept.discard(shard)
         self._due.pop(shard, None)
-        self._engine.leave(shard, ELSEWHERE, self._clock_ms())
+        self._takeovers.lost(shard)
+        self._leave(shard, ELSEWHERE)
+
+    def _leave(self, shard: int, why: str) -> None:
+        self._engine.leave(shard, why, self._clock_ms())
+        for listener in self._lost:
+            listener(shard)
         self._driver.wake()
 
     def _weigh(self, shard: int) -> None:
@@ -234,8 +251,7 @@ class Coordinating:
             case Gap.HOLD:
                 return
             case Gap.UNLOAD:
-                self._engine.leave(shard, NO_LEASE, now_ms)
-                self._driver.wake()
+                self._leave(shard, NO_LEASE)
                 return
             case Gap.LOAD:
                 self._thin.discard(shard)
@@ -245,6 +261,9 @@ class Coordinating:
                 self._engine.moved(shard, look.gap_ms, now_ms)
         self._dry.discard(shard)
         if self._engine.opened(shard, now_ms):
+            self._driver.wake()
+        if self._engine.status(shard) is ShardStatus.ACTIVE and (noted := self._takeovers.served(shard)) is not None:
+            self._engine.submit(shard, noted)
             self._driver.wake()
 
     def _soon(self) -> None:

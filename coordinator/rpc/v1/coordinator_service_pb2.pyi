@@ -889,18 +889,20 @@ class ExplainGroupRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., limit: _Optional[int] = ..., generation_id: _Optional[int] = ..., include_snapshots: bool = ...) -> None: ...
 
 class ExplainGroupResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "rebalances", "stalls")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "rebalances", "stalls", "moves")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     REBALANCES_FIELD_NUMBER: _ClassVar[int]
     STALLS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     rebalances: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.Rebalance]
     stalls: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.NodeStall]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., rebalances: _Optional[_Iterable[_Union[_ledger_pb2.Rebalance, _Mapping]]] = ..., stalls: _Optional[_Iterable[_Union[_ledger_pb2.NodeStall, _Mapping]]] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.CoordinatorMove]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., rebalances: _Optional[_Iterable[_Union[_ledger_pb2.Rebalance, _Mapping]]] = ..., stalls: _Optional[_Iterable[_Union[_ledger_pb2.NodeStall, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[_ledger_pb2.CoordinatorMove, _Mapping]]] = ...) -> None: ...
 
 class SimulateAssignmentRequest(_message.Message):
     __slots__ = ("group_id", "snapshot_json", "assignors", "add_members", "remove_members", "auto_offset_reset")

@@ -250,3 +250,25 @@ class NodeStall(_message.Message):
     ended_at_ms: int
     stalled_ms: int
     def __init__(self, ended_at_ms: _Optional[int] = ..., stalled_ms: _Optional[int] = ...) -> None: ...
+
+class CoordinatorMove(_message.Message):
+    __slots__ = ("from_node", "to_node", "cause", "last_heard_ms", "elected_ms", "serving_ms", "groups", "members", "cut")
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    LAST_HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    ELECTED_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVING_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    from_node: int
+    to_node: int
+    cause: str
+    last_heard_ms: int
+    elected_ms: int
+    serving_ms: int
+    groups: int
+    members: int
+    cut: int
+    def __init__(self, from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., cause: _Optional[str] = ..., last_heard_ms: _Optional[int] = ..., elected_ms: _Optional[int] = ..., serving_ms: _Optional[int] = ..., groups: _Optional[int] = ..., members: _Optional[int] = ..., cut: _Optional[int] = ...) -> None: ...

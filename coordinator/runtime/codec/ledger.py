@@ -9,12 +9,15 @@ or {"version": 1, "passed": 7}, with the field names of `RebalanceEntry`, `Settl
 `CentralStored` and `Stall`. Kinds "delay" and "central" are read where an older version wrote them; they lie in
 `__consumer_offsets` (`own`). The fields of keys are sorted and nothing is spaced out, so equal keys have equal bytes:
 compaction compares them by these.
+
+Of a shard as a whole, in a cluster: key {"shard": ..., "epoch": ...}, value as `Takeover` but for these two, with
+"from" and "to" for the nodes: which node took it over in that leader epoch.
 """
 
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.records import (
@@ -30,12 +33,16 @@ from muster.coordinator.core.records import (
     ShadowsForgotten,
     StallForgotten,
     StallNoted,
+    TakeoverForgotten,
+    TakeoverNoted,
 )
-from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall
+from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, Takeover
 from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
 from muster.coordinator.runtime.ports import KeyValue
 
 VERSION = 1
+OF_A_SHARD = b'{"epoch":'
+"""So begin keys of a shard as a whole."""
 
 ENTRY = TypeAdapter(RebalanceEntry)
 SCORES = TypeAdapter(tuple[Score, ...])
@@ -50,6 +57,25 @@ class LedgerKey(BaseModel):
     group: str
     number: int
     kind: Literal["decided", "settled", "shadowed", "delay", "central", "stall", "passed"]
+
+
+class TakeoverKey(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    shard: int
+    epoch: int
+
+
+class TakeoverValue(BaseModel):
+    moved_from: int = Field(alias="from")
+    moved_to: int = Field(alias="to")
+    cause: str
+    last_heard_ms: int
+    elected_ms: int
+    serving_ms: int
+    groups: int
+    members: int
+    cut: int
 
 
 class DecidedValue(BaseModel):
@@ -120,6 +146,10 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             return [KeyValue(ledger_key("", stall.number, "stall"), value)]
         case StallForgotten(number):
             return [KeyValue(ledger_key("", number, "stall"), None)]
+        case TakeoverNoted(takeover):
+            return [KeyValue(takeover_key(takeover.shard, takeover.epoch), takeover_json(takeover))]
+        case TakeoverForgotten(shard, epoch):
+            return [KeyValue(takeover_key(shard, epoch), None)]
         case NumbersPassed(number):
             return [KeyValue(ledger_key("", 0, "passed"), compact_json({"version": VERSION, "passed": number}))]
 
@@ -130,6 +160,8 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
     A settlement's tombstone is skipped: the tombstone of its entry, which follows, says it all.
     """
     try:
+        if stored.key.startswith(OF_A_SHARD):
+            return decode_takeover(stored)
         key = LedgerKey.model_validate_json(stored.key)
         if key.kind == "delay":
             if stored.value is None:
@@ -159,6 +191,23 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
         return RebalanceSettled(key.group, SettledValue.model_validate_json(stored.value).settlement)
     except ValidationError as error:
         raise MalformedRecord(first_complaint(error)) from error
+
+
+def takeover_key(shard: int, epoch: int) -> bytes:
+    return compact_json({"shard": shard, "epoch": epoch})
+
+
+def takeover_json(takeover: Takeover) -> bytes:
+    value = {field: getattr(takeover, field) for field in TakeoverValue.model_fields}
+    return TakeoverValue.model_validate(value, by_name=True).model_dump_json(by_alias=True).encode()
+
+
+def decode_takeover(stored: KeyValue) -> TakeoverNoted | TakeoverForgotten:
+    key = TakeoverKey.model_validate_json(stored.key)
+    if stored.value is None:
+        return TakeoverForgotten(key.shard, key.epoch)
+    value = TakeoverValue.model_validate_json(stored.value)
+    return TakeoverNoted(Takeover(key.shard, key.epoch, **value.model_dump()))
 
 
 def ledger_key(group_id: str, number: int, kind: str) -> bytes:

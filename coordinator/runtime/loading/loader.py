@@ -27,6 +27,7 @@ from muster.coordinator.core.records import (
     SettingsUnset,
     ShadowsForgotten,
     StallForgotten,
+    TakeoverForgotten,
 )
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import PlainOffsets, decode_group
@@ -48,6 +49,7 @@ Item = TypeVar("Item")
 
 OWN_TOMBSTONES = DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | CanaryForgotten | BalanceForgotten
 TOMBSTONES = GroupDeleted | OffsetDeleted | OWN_TOMBSTONES | FenceForgotten
+FORGOTTEN = RebalanceForgotten | ShadowsForgotten | StallForgotten | TakeoverForgotten
 KEPT_ELSEWHERE = CentralStored | CentralDeleted | DelayStored | DelayForgotten
 """Facts of our own that older versions kept in the ledger."""
 
@@ -143,7 +145,7 @@ def replay(
                 report.moved.append(record)
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, RebalanceForgotten | ShadowsForgotten | StallForgotten)
+        report.tombstones += isinstance(record, FORGOTTEN)
         if isinstance(record, NumbersPassed):
             passed = record.number
     if report.unread_until > passed:

@@ -6,13 +6,22 @@ from typing import TypeVar, cast
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects
-from muster.coordinator.core.types import MemberPlan, Move, Phase, PositionChange, RebalanceEntry, Score, StoredOffset
+from muster.coordinator.core.types import (
+    MemberPlan,
+    Move,
+    Phase,
+    PositionChange,
+    RebalanceEntry,
+    Score,
+    StoredOffset,
+)
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
 from muster.coordinator.runtime.conditions import Condition
 from muster.coordinator.runtime.metrics import RefusedCommits
+from muster.coordinator.server.messages import interruptions
 
 Value = TypeVar("Value")
 
@@ -299,7 +308,8 @@ def explain_group(
     response = pb.ExplainGroupResponse(
         error_code=error_code(reply.code),
         error_message=sentence(reply.code, reply.message),
-        stalls=[ledger_pb2.NodeStall(ended_at_ms=s.ended_at_ms, stalled_ms=s.stalled_ms) for s in reply.stalls],
+        stalls=[interruptions.stalled(stall) for stall in reply.stalls],
+        moves=[interruptions.moved(takeover) for takeover in reply.takeovers],
     )
     left_out = 0
     for entry in reply.entries:

@@ -52,7 +52,7 @@ class CentralSession:
         self._driver = driver
         self._epoch = epoch
         self._reigning = reigning
-        self._shard = shard
+        self.shard = self._shard = shard
         self._first = registration
         self._peer_host, self._software = call.peer_host, call.client_software
         self._unwritten: asyncio.Queue[pb.SessionResponse] = asyncio.Queue(UNWRITTEN_LIMIT)

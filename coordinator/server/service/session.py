@@ -41,6 +41,8 @@ NO_NEWS = frozenset(
 HELLO_MS = 10_000
 """A stream that says nothing for so long is nobody's."""
 
+MOVED = "this node does not coordinate the group any more, or cannot now; find who does"
+
 MOST_SILENT = 1_000
 """Streams that may be open before they have said whose they are: a second's worth of members, all at once."""
 
@@ -62,7 +64,7 @@ class Session:
         self.finished = False
         """The member has closed its side in good order, or was told that this is the end."""
         self._driver = driver
-        self._shard = shard
+        self.shard = self._shard = shard
         self._peer_host = peer_host
         self._software = software
         self._sequence = 0
@@ -251,6 +253,13 @@ class Sessions:
         """Send the members of central groups away: this node does not coordinate them any more."""
         for stream in list(self._central):
             stream.end(RESIGNED)
+
+    def end_shard(self, shard: int) -> None:
+        """Send the members of a shard's groups away: another node coordinates them, or this one cannot now."""
+        streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
+        for stream in streams:
+            if stream.shard == shard:
+                stream.end(MOVED)
 
     def close(self) -> None:
         """Tell every member that the node stops."""

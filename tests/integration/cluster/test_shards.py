@@ -8,7 +8,7 @@ import pytest
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.types import CommittedOffset, Protocol
+from muster.coordinator.core.types import CommittedOffset, Protocol, Takeover
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.side import monotonic_ms
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
@@ -136,6 +136,17 @@ async def until_beaten(sides: ShardSides, node: ShardNode, member: Member) -> Er
     return code
 
 
+async def until_noted(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...]:
+    """G9: what `explain` tells of the takeover, once it is there."""
+    while True:
+        event = events.ExplainGroup(node.driver.next_id(), "g")
+        reply = await ask(node, event, effects.ExplainReply)
+        if reply.takeovers:
+            return reply.takeovers
+        sides.happened.clear()
+        await sides.happened.wait()
+
+
 def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path) -> None:
     """G1, G5b, G7: ids, generation and positions are as they were, and nobody joins again."""
 
@@ -153,6 +164,10 @@ def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path)
             assert await member.commit(new, 8) is NONE
         reply = await ask(new, events.DescribeGroup(new.driver.next_id(), "g"), effects.DescribeReply)
         assert reply.generation == members[0].generation
+        ((moved, *_),) = [await until_noted(sides, new)]
+        assert (moved.moved_from, moved.moved_to, moved.cause) == (old.node.id, new.node.id, f"node {old.node.id} died")
+        assert (moved.groups, moved.members) == (1, 2)
+        assert moved.last_heard_ms <= moved.elected_ms <= moved.serving_ms
         assert {member.member_id for member in reply.members} == {member.id for member in members}
 
     play(tmp_path, story)

@@ -33,6 +33,8 @@ from muster.coordinator.core.records import (
     ShadowsForgotten,
     StallForgotten,
     StallNoted,
+    TakeoverForgotten,
+    TakeoverNoted,
 )
 from muster.coordinator.core.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
@@ -132,6 +134,8 @@ LEDGER_RECORDS = st.one_of(
     st.builds(ShadowsForgotten, TEXT, st.integers(0, 2**31)),
     st.from_type(StallNoted),
     st.builds(StallForgotten, st.integers(0, 2**31)),
+    st.from_type(TakeoverNoted),
+    st.builds(TakeoverForgotten, st.integers(0, 2**31), st.integers(0, 2**31)),
 )
 
 
@@ -199,6 +203,7 @@ def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: by
         | DelayForgotten
         | CentralDeleted
         | StallForgotten
+        | TakeoverForgotten
         | ShadowsForgotten,
     )
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import NumbersPassed, OwnRecord, Record, StallForgotten, StallNoted
+from muster.coordinator.core.records import (
+    NumbersPassed,
+    OwnRecord,
+    Record,
+    StallForgotten,
+    StallNoted,
+    TakeoverForgotten,
+    TakeoverNoted,
+)
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import GroupState
 from muster.coordinator.runtime.codec import decode_group
@@ -18,7 +26,7 @@ from muster.coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
-OF_NO_GROUP = (StallNoted, StallForgotten, NumbersPassed)
+OF_NO_GROUP = (StallNoted, StallForgotten, TakeoverNoted, TakeoverForgotten, NumbersPassed)
 """Facts of no group."""
 
 BESIDE = ("settings", "canaries", "holds", "fences", "balanced")

@@ -47,6 +47,21 @@ def story(found: pb.Rebalance, *, full: bool = False) -> str:
     return out.export_text()
 
 
+def test_g9_where_the_coordinator_moved_stands_among_the_rebalances() -> None:
+    before, after = entry(), entry()
+    after.started_at_ms += 60_000
+    move = pb.CoordinatorMove(
+        from_node=1, to_node=2, cause="node 1 died", last_heard_ms=before.started_at_ms + 30_000, members=340
+    )
+    move.serving_ms = move.last_heard_ms + 1_200
+    out = Console(file=io.StringIO(), record=True, width=120)
+    tell(out, [before, after], [move])
+    heads = [line for line in out.export_text().splitlines() if line.startswith(("Rebalance", "Coordinator"))]
+    assert [head.split()[0] for head in heads] == ["Rebalance", "Coordinator", "Rebalance"]
+    assert heads[1].startswith("Coordinator moved   node 1 -> 2   ")
+    assert heads[1].endswith("took 1.20 s   node 1 died; 340 members kept")
+
+
 def test_cause_culprit_phases_moves_and_unowned_times_are_told() -> None:
     text = story(entry())
     assert "Rebalance 2   generation 1 -> 2" in text

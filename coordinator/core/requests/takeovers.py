@@ -1,0 +1,30 @@
+"""Another node takes a shard over: its diary says from whom, why, and for how long nobody answered."""
+
+from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.requests.streams import TookOver
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Takeover
+
+KEPT_TAKEOVERS = 20
+"""How many the diary of a shard holds."""
+
+
+def took_over(event: TookOver, step: Step) -> None:
+    """This node answers for the shard from now on."""
+    state = step.state
+    members = sum(len(group.members) for group in state.groups.values())
+    takeover = Takeover(
+        event.shard,
+        event.epoch,
+        event.moved_from,
+        event.moved_to,
+        event.cause,
+        event.last_heard_ms,
+        event.elected_ms,
+        step.now_ms,
+        len(state.groups),
+        members,
+    )
+    step.keep(TakeoverNoted(takeover))
+    for epoch in sorted(state.takeovers)[:-KEPT_TAKEOVERS]:
+        step.keep(TakeoverForgotten(event.shard, epoch))

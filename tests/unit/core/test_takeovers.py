@@ -1,0 +1,36 @@
+"""G9: a shard's diary of its coordinators."""
+
+from muster.coordinator.core.events import TookOver
+from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.requests.takeovers import KEPT_TAKEOVERS
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, Takeover
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec.ledger import decode_ledger
+from muster.coordinator.runtime.ports import KeyValue
+
+
+def took(epoch: int) -> TookOver:
+    return TookOver(3, epoch, 1, 2, "node 1 died", 100, 900)
+
+
+def test_g9_a_takeover_is_a_record_of_its_own_and_the_diary_is_bounded() -> None:
+    shard = Shard(Limits(), 3)
+    for epoch in range(1, KEPT_TAKEOVERS + 1):
+        effects = shard.step(took(epoch), 1_000)
+        assert effects.records == [TakeoverNoted(Takeover(3, epoch, 1, 2, "node 1 died", 100, 900, 1_000))]
+    effects = shard.step(took(99), 2_000)
+    assert effects.records[1:] == [TakeoverForgotten(3, 1)]
+    assert list(shard.state.takeovers) == [*range(2, KEPT_TAKEOVERS + 1), 99]
+
+
+def test_g9_its_bytes_are_those_of_the_contract() -> None:
+    noted = TakeoverNoted(Takeover(3, 7, 1, 2, "node 1 died", 100, 900, 1_300, 12, 340))
+    ((key, value, _),) = encode([noted]).ledger
+    assert key == b'{"epoch":7,"shard":3}'
+    assert value == (
+        b'{"from":1,"to":2,"cause":"node 1 died","last_heard_ms":100,"elected_ms":900,"serving_ms":1300,"groups":12,'
+        b'"members":340,"cut":0}'
+    )
+    assert decode_ledger(KeyValue(key, value)) == noted
+    assert decode_ledger(KeyValue(key, None)) == TakeoverForgotten(3, 7)

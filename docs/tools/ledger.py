@@ -20,7 +20,6 @@ from muster.coordinator.core.types import (
     RebalanceEntry,
     Settlement,
     Stall,
-    Takeover,
 )
 
 SHOWN = {
@@ -31,7 +30,6 @@ SHOWN = {
     PositionChange: "PositionChange",
     Settlement: "",
     Stall: "NodeStall",
-    Takeover: "",
 }
 """What may be in a value, and the message by which gRPC tells the same: its comments hold for both."""
 

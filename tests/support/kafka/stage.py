@@ -137,7 +137,8 @@ class Stage:
         settings = {"bootstrap.servers": node.kafka_address, "log_level": 0}
         admin = AdminClient(settings)
         admin.create_topics([NewTopic(self.topic, PARTITIONS)])[self.topic].result(PATIENCE_S)
-        self._producer = Producer(settings | {"linger.ms": 5})
+        # A node that stands still is asked no longer than that.
+        self._producer = Producer(settings | {"linger.ms": 5, "socket.timeout.ms": 5_000, "request.timeout.ms": 4_500})
 
     def start(self, library: str, **more: str) -> Worker:
         """A member by one of the Python libraries, ours over gRPC among them."""

@@ -64,6 +64,8 @@ def by_confluent(told: dict[str, Any]) -> None:
     else:
         settings |= {"partition.assignment.strategy": told["assignor"], "session.timeout.ms": session_ms(told)}
         settings |= {"heartbeat.interval.ms": HEARTBEAT_MS}
+    if told.get("socket_ms"):
+        settings["socket.timeout.ms"] = int(told["socket_ms"])
     if told.get("poll_ms"):
         settings["max.poll.interval.ms"] = int(told["poll_ms"])
     if told.get("instance"):

@@ -1,0 +1,101 @@
+"""Groups of real clients lose their coordinator, and notice nothing: ids, generation and partitions stay (K4, G7)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from muster.coordinator.client import Admin
+from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.kafka.stage import NODE, Stage, stage
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+LONG = {"session_ms": "12000"}
+"""Longer than a node's session at ZooKeeper and what follows."""
+
+
+@pytest.fixture
+def cluster(zookeeper: str, tmp_path: Path) -> Iterator[ClusterNodes]:
+    rest = {key: value for key, value in NODE.items() if not key.startswith("group.consumer.session")}
+    with running_cluster(
+        tmp_path, zookeeper, settings=rest | {"group.consumer.session.timeout.ms": "12000"}
+    ) as running:
+        yield running
+
+
+class Standing(NamedTuple):
+    """Of a group: what may not change because its coordinator does."""
+
+    generation: int
+    members: tuple[str, ...]
+
+
+def coordinator_of(cluster: ClusterNodes, group: str) -> int:
+    admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
+    node: int = admin.describe_consumer_groups([group])[group].result(30).coordinator.id
+    return node
+
+
+def standing(cluster: ClusterNodes, group: str) -> Standing:
+    with Admin({"bootstrap.servers": cluster.address}) as admin:
+        found = admin.describe_group(group)
+    return Standing(found.generation, tuple(sorted(member.member_id for member in found.members)))
+
+
+def loses_its_coordinator(cluster: ClusterNodes, play: Stage, *, frozen: bool) -> None:
+    """Nobody's assignment changes, nor does what the group says of itself."""
+    before, owned = standing(cluster, play.group), [worker.assigned for worker in play.workers]
+    lost = coordinator_of(cluster, play.group)
+    if frozen:
+        cluster.freeze(lost)
+    else:
+        cluster.nodes[lost].kill()
+    play.send(50)
+    play.until_all_read()
+    assert coordinator_of(cluster, play.group) != lost
+    assert standing(cluster, play.group) == before
+    if frozen:
+        cluster.thaw(lost)
+    else:
+        cluster.nodes[lost].start()
+    play.send(50)
+    play.until_all_read()
+    assert standing(cluster, play.group) == before
+    assert [worker.assigned for worker in play.workers] == owned
+
+
+@pytest.mark.parametrize(
+    ("assignor", "libraries"),
+    [
+        pytest.param("range", ("confluent", "kafka-python", "aiokafka"), id="eager"),
+        pytest.param("cooperative-sticky", ("confluent", "kafka-python"), id="cooperative"),
+        pytest.param("consumer", ("confluent", "confluent"), id="kip-848"),
+    ],
+)
+def test_a_group_outlives_the_node_that_coordinates_it(
+    cluster: ClusterNodes, assignor: str, libraries: Sequence[str]
+) -> None:
+    with stage(cluster, assignor) as play:
+        for library in libraries:
+            play.start(library, **LONG)
+        play.until_shared(*play.workers)
+        play.send(50)
+        play.until_all_read()
+        loses_its_coordinator(cluster, play, frozen=False)
+        play.until_committed()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])
+def test_a_group_outlives_a_coordinator_that_stands_still(cluster: ClusterNodes, assignor: str) -> None:
+    """Its clients ask elsewhere once it has been silent for three seconds; when it wakes, it promises nobody anything."""
+    with stage(cluster, assignor) as play:
+        for _ in range(2):
+            play.start("confluent", **LONG, socket_ms="3000")
+        play.until_shared(*play.workers)
+        play.send(50)
+        play.until_all_read()
+        loses_its_coordinator(cluster, play, frozen=True)
+        play.until_committed()

@@ -90,7 +90,7 @@ def test_a_group_outlives_the_node_that_coordinates_it(
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])
 def test_a_group_outlives_a_coordinator_that_stands_still(cluster: ClusterNodes, assignor: str) -> None:
-    """Its clients ask elsewhere once it has been silent for three seconds; when it wakes, it promises nobody anything."""
+    """Its clients ask elsewhere once it has been silent for three seconds; awake again, it promises nobody anything."""
     with stage(cluster, assignor) as play:
         for _ in range(2):
             play.start("confluent", **LONG, socket_ms="3000")

@@ -4,6 +4,7 @@ A message names the value, what was expected and what to do. Codes and names are
 `Errors` table, so that an edge can pass `error.code` on as it is.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -106,6 +107,17 @@ class NotLeaderOrFollower(StorageError):
         super().__init__(message)
         self.leader = leader
         self.leader_epoch = leader_epoch
+
+
+class NotKnownYet(StorageError):
+    """Another node is being asked. `wait`, for a thread, returns when it has answered, or has taken too long."""
+
+    code = 6
+    name = "NOT_LEADER_OR_FOLLOWER"
+
+    def __init__(self, text: str, wait: Callable[[], None]) -> None:
+        super().__init__(text)
+        self.wait = wait
 
 
 class RequestTimedOut(StorageError):

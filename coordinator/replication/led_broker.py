@@ -12,6 +12,7 @@ from muster.coordinator.cluster.image import Changes, Image, TopicView
 from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.ends import EndsElsewhere, Span
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
@@ -57,8 +58,9 @@ class LedBroker(Broker):
 
     What reads and writes records asks `log`; what is said of topics comes from the image, and is made anew for those
     that a change of it names. Who only measures (`ends`, `starts`, `sizes`, `high_watermark`, `start_offset`) is told
-    of any copy that is held here: a follower's high watermark is at most a fetch behind. What a node does to its disk
-    (`tick`, `compact`, `close`) is the other broker's and is passed on; topics are not changed by either.
+    of any copy that is in sync here: a follower's high watermark is at most a fetch behind; of other partitions what
+    their leaders say, once somebody asks them (`asks_elsewhere`). What a node does to its disk (`tick`, `compact`,
+    `close`) is the other broker's and is passed on; topics are not changed by either.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class LedBroker(Broker):
         self._new_fence = new_fence or broker.next_fence_id
         self._image = side.image
         self._replicas = side.replicas
+        self._elsewhere: EndsElsewhere | None = None
         self._topic_listeners = []
         self._append_listeners = []
         self._known: dict[str, Topic] = {}
@@ -238,20 +241,45 @@ class LedBroker(Broker):
             self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
 
+    def asks_elsewhere(self, ends: EndsElsewhere) -> None:
+        """From here on it is known where logs begin and end that are not here."""
+        self._elsewhere = ends
+
+    def in_sync(self, place: Place) -> bool:
+        """Whether this node has a copy of it with all that is committed, but for the last moment."""
+        view = self._image.partition(TopicPartition(*place))
+        return view is None or self._replicas.me in view.isr
+
     def start_offset(self, topic: str, partition: int) -> int:
-        return self._disk.start_offset(topic, partition)
+        """Raises NotKnownYet, as `high_watermark` does, where another node is being asked."""
+        if self._elsewhere is None or self.in_sync((topic, partition)):
+            return self._disk.start_offset(topic, partition)
+        return self._elsewhere.span((topic, partition)).start
 
     def end_offset(self, topic: str, partition: int) -> int:
         return self._disk.end_offset(topic, partition)
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        return self._disk.high_watermark(topic, partition)
+        if self._elsewhere is None or self.in_sync((topic, partition)):
+            return self._disk.high_watermark(topic, partition)
+        return self._elsewhere.span((topic, partition)).end
 
     def ends(self, places: Iterable[Place]) -> list[int]:
-        return self._disk.ends(places)
+        asked = list(places)
+        return self._measured(asked, self._disk.ends(asked), lambda span: span.end)
 
     def starts(self, places: Iterable[Place]) -> list[int]:
-        return self._disk.starts(places)
+        asked = list(places)
+        return self._measured(asked, self._disk.starts(asked), lambda span: span.start)
+
+    def _measured(self, places: list[Place], here: list[int], of: Callable[[Span], int]) -> list[int]:
+        """What is known here, and of the others what their leaders said; -1 where that is not known (yet)."""
+        if self._elsewhere is None:
+            return here
+        away = [at for at, place in enumerate(places) if not self.in_sync(place)]
+        for at, span in zip(away, self._elsewhere.spans([places[at] for at in away]), strict=True):
+            here[at] = -1 if span is None else of(span)
+        return here
 
     def sizes(self, places: Iterable[Place]) -> list[int]:
         return self._disk.sizes(places)

@@ -1,6 +1,6 @@
 """What the runtime needs of the world outside: protocols without code."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 
@@ -14,6 +14,14 @@ class LogFailed(Exception):
         super().__init__(sentence)
         self.shards = shards
         self.no_room = no_room
+
+
+class NotYet(LogFailed):
+    """What another node is asked for is not there yet. `wait`, for a thread, returns when it is, or takes too long."""
+
+    def __init__(self, sentence: str, wait: Callable[[], None]) -> None:
+        super().__init__(sentence)
+        self.wait = wait
 
 
 class KeyValue(NamedTuple):

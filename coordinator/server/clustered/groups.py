@@ -1,7 +1,7 @@
 """The GroupCoordinator service of a node that is one of many."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from muster.coordinator.core import effects
 from muster.coordinator.edge.cluster import GRPC, Cluster, leads
@@ -16,15 +16,25 @@ LOOK_S: Final = 1.0
 """How often it is looked whether a group that is watched is coordinated here still."""
 
 
+class Ends(Protocol):
+    """See `replication.ends.EndsElsewhere`."""
+
+    @property
+    def unknown(self) -> bool: ...
+
+    async def known(self) -> None: ...
+
+
 class ClusterGroupCoordinator(GroupCoordinator):
     """As its base; FindCoordinator names other nodes, too: a group is coordinated by the leader of its shard.
 
-    Takes what its base takes, and who is where.
+    Takes what its base takes, and who is where; `ends` knows where logs end of which there is no copy here.
     """
 
-    def __init__(self, cluster: Cluster, *args: Any, **given: Any) -> None:
+    def __init__(self, cluster: Cluster, *args: Any, ends: Ends | None = None, **given: Any) -> None:
         super().__init__(*args, **given)
         self._cluster = cluster
+        self._ends = ends
         self.look_s = LOOK_S
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
@@ -38,6 +48,14 @@ class ClusterGroupCoordinator(GroupCoordinator):
                 partition=shard,
             )
         return pb.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port, partition=shard)
+
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
+        """Where an end is asked for that nobody has asked for of late, its leader is waited for, once."""
+        answer = await super().offset_fetch(request, call)
+        if not request.include_log_offsets or self._ends is None or not self._ends.unknown:
+            return answer
+        await self._ends.known()
+        return await super().offset_fetch(request, call)
 
     async def _next(self, watcher: Watcher, told: pb.WatchGroupResponse) -> pb.WatchGroupResponse:
         """A group that moves to another node has no more notices here: its watcher is sent after it."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.ports import LogFailed, NotYet
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import NotKnownYet, StorageError
 
 
 class Topic(Protocol):
@@ -31,8 +31,11 @@ def partition_counts(broker: HasTopics) -> dict[str, int]:
 
 
 def log_span(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
-    """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged."""
+    """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged; NotYet where
+    another node is to say."""
     try:
         return broker.start_offset(topic, partition), broker.high_watermark(topic, partition)
+    except NotKnownYet as error:
+        raise NotYet(str(error), error.wait) from error
     except StorageError as error:
         raise LogFailed(str(error)) from error

@@ -3,6 +3,7 @@ moment."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import Snapshot
@@ -12,13 +13,15 @@ from muster.coordinator.core.plan import PlanRequest, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import NotYet
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import Place
     from muster.coordinator.server.sight.loads import LoadMeter
 
 Span = Callable[[str, int], tuple[int, int]]
-"""The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""
+"""The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known, and
+NotYet where another node is being asked."""
 
 AT_ONCE = 500
 """Partitions whose logs are looked up in the loop's turn: some microseconds each."""
@@ -51,8 +54,26 @@ def with_lags(work: Work, engine: Engine, span: Span) -> Work | Rest:
 
 
 def here_or_later(whole: Rest, counts: Mapping[str, int]) -> Work | Rest:
-    """Of many partitions others would wait."""
-    return whole() if sum(counts.values()) <= AT_ONCE else whole
+    """Of many partitions others would wait, as for what another node is to say."""
+    if sum(counts.values()) > AT_ONCE:
+        return partial(in_time, whole)
+    try:
+        return whole()
+    except NotYet as not_yet:
+        return partial(waited, not_yet, whole)
+
+
+def in_time(whole: Rest) -> Work:
+    """For a thread: what other nodes are asked for is waited for once."""
+    try:
+        return whole()
+    except NotYet as not_yet:
+        return waited(not_yet, whole)
+
+
+def waited(not_yet: NotYet, whole: Rest) -> Work:
+    not_yet.wait()
+    return whole()
 
 
 def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | None]:
@@ -67,14 +88,23 @@ def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | Non
 
 
 def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], span: Span) -> dict[str, list[int]]:
-    """Without a commit, everything that is there counts."""
+    """Without a commit, everything that is there counts. All are looked at before any that is not known yet is said to
+    be: each look lets another node be asked."""
+    missing: list[NotYet] = []
 
     def lag(topic: str, partition: int) -> int:
-        first, end = span(topic, partition)
+        try:
+            first, end = span(topic, partition)
+        except NotYet as not_yet:
+            missing.append(not_yet)
+            return 0
         offset = committed(topic, partition)
         return max(0, end - (first if offset is None else max(offset, first)))
 
-    return {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
+    lags = {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
+    if missing:
+        raise missing[0]
+    return lags
 
 
 def meter_of(

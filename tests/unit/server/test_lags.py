@@ -1,5 +1,7 @@
 """The lags that an assignor on the coordinator is given."""
 
+import pytest
+
 from muster.assignors.api import Member, Snapshot
 from muster.coordinator.core import events
 from muster.coordinator.core.plan import PlanRequest
@@ -7,6 +9,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import LogFailed, NotYet
 from muster.coordinator.server.node.lags import AT_ONCE, lags_of, with_lags
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -56,3 +59,47 @@ def test_lag_counts_from_the_commit_and_without_one_from_the_start() -> None:
     commits = {0: 45, 1: 5}
     found = lags_of(Snapshot({"t": 3}, []), lambda topic, number: commits.get(number), lambda topic, number: (10, 50))
     assert found == {"t": [5, 40, 40]}
+
+
+class Elsewhere:
+    """Ends that other nodes are asked for: known after a wait, if `answers`."""
+
+    def __init__(self, *, answers: bool = True) -> None:
+        self.asked: set[int] = set()
+        self._known: set[int] = set()
+        self._answers = answers
+        self.waits = 0
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]:
+        self.asked.add(partition)
+        if partition in self._known:
+            return 10, 50
+        raise NotYet(f"{topic}-{partition} is not known yet", self._wait)
+
+    def _wait(self) -> None:
+        self.waits += 1
+        self._known |= self.asked if self._answers else set()
+
+
+@pytest.mark.parametrize("count", [2, AT_ONCE + 1])
+def test_ends_that_other_nodes_know_are_waited_for_by_a_thread_all_together(count: int) -> None:
+    work, engine, core = asked(count)
+    commit(core, 20)
+    elsewhere = Elsewhere()
+    rest = with_lags(work, engine, elsewhere.span)
+    assert not isinstance(rest, Work)
+    assert elsewhere.waits == 0, "nobody waits in the turn"
+    commit(core, 45)
+    request = rest().request
+    assert isinstance(request, PlanRequest)
+    assert request.snapshot.lags == {"t": [30, *[40] * (count - 1)]}, "by the commits of the turn that asked"
+    assert (elsewhere.waits, elsewhere.asked) == (1, {*range(count)})
+
+
+@pytest.mark.parametrize("count", [2, AT_ONCE + 1])
+def test_ends_that_nobody_tells_in_time_are_a_log_that_cannot_be_read(count: int) -> None:
+    work, engine, _ = asked(count)
+    rest = with_lags(work, engine, Elsewhere(answers=False).span)
+    assert not isinstance(rest, Work)
+    with pytest.raises(LogFailed, match="t-0 is not known yet"):
+        rest()

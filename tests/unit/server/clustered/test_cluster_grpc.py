@@ -10,6 +10,7 @@ import pytest
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.errors import Draining
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.runtime.ports import NotYet
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.service.watch import Watchers
@@ -80,18 +81,42 @@ def test_a_partition_without_a_leader_and_replicas_of_a_node_that_is_gone() -> N
     assert answer.topics[1].error_code == 5, "nobody leads it yet"
 
 
-def coordinator(cluster: ThreeNodes, watchers: Watchers) -> ClusterGroupCoordinator:
+class Looked(OneShard):
+    async def ask_and_look(self, shard: int, event: Any, wanted: type[Any], look: Callable[[], Any]) -> Any:
+        return await self.ask(shard, event, wanted), look()
+
+
+class Ends:
+    """Of partitions led elsewhere: asked for, and known after a wait."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.unknown = False
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]:
+        if not self.waits:
+            self.unknown = True
+            raise NotYet("its leader is asked", lambda: None)
+        return 3, 70
+
+    async def known(self) -> None:
+        self.waits += 1
+        self.unknown = False
+
+
+def coordinator(cluster: ThreeNodes, watchers: Watchers, ends: Ends | None = None) -> ClusterGroupCoordinator:
     nothing = cast(Any, None)
     return ClusterGroupCoordinator(
         cluster.view,
-        cast(Any, OneShard()),
+        cast(Any, Looked()),
         watchers,
         nothing,
         shards=SHARDS,
         snapshot_bytes=0,
         endpoint=nothing,
         partitions=lambda: {"t": 3},
-        log_span=lambda *_: (0, 0),
+        log_span=(ends or Ends()).span,
+        ends=ends,
         conditions=nothing,
         resources=nothing,
         isolation=nothing,
@@ -119,6 +144,24 @@ def test_a_shard_without_a_leader_has_no_coordinator() -> None:
     found = asyncio.run(found_by(cluster))
     assert (found.error_code, found.node_id, found.host, found.partition) == (15, -1, "", 0)
     assert "shard 0" in found.error_message
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_the_end_of_a_log_that_is_led_elsewhere_is_waited_for_where_it_is_asked_for(with_log: bool) -> None:
+    async def story() -> None:
+        ends = Ends()
+        service = coordinator(ThreeNodes(SHARDS), Watchers(1), ends)
+        request = group_pb.OffsetFetchRequest(group_id="g", include_log_offsets=with_log)
+        request.topics.add(name="t", partition_indexes=[0, 2])
+        answer = await service.offset_fetch(request, CALL)
+        rows = [row for topic in answer.topics for row in topic.partitions]
+        assert [(row.partition_index, row.HasField("log_end_offset")) for row in rows] == [(0, with_log), (2, with_log)]
+        assert {(row.log_start_offset, row.log_end_offset) for row in rows} == {(3, 70) if with_log else (0, 0)}
+        assert ends.waits == with_log
+        await service.offset_fetch(request, CALL)
+        assert ends.waits == with_log, "what is known is told at once"
+
+    asyncio.run(story())
 
 
 Watch = Callable[[Any, Watchers, ThreeNodes], Awaitable[None]]

@@ -1,0 +1,241 @@
+"""Where logs begin and end of which this node has no copy in sync: asked of their leaders, kept for who measures lag.
+
+Only what somebody asks about is asked for: all of it once a second, and sooner what is asked about for the first time.
+What nobody asks about any more is forgotten. Whoever asks hears what is known, at once and in any thread.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.storage.errors import NotKnownYet
+
+Place: TypeAlias = tuple[str, int]
+
+PERIOD_MS: Final = 1_000
+STALE_MS: Final = 30_000
+"""An answer of so long ago is told no more: its leader is away."""
+
+FORGET_MS: Final = 120_000
+"""Longer than any sampler waits."""
+
+MOST: Final = 50_000
+"""Partitions that are kept; of further ones nothing is known."""
+
+A_SECOND: Final = 2_000
+"""Partitions that are asked for in a second, on the average: where they are more, rounds come further apart."""
+
+AT_ONCE: Final = 5_000
+"""Partitions in one question."""
+
+STARTS_EVERY_MS: Final = 10_000
+"""Where logs begin changes seldom."""
+
+SOON_S: Final = 0.1
+"""Between two rounds at least."""
+
+PATIENCE_S: Final = 3.0
+"""For who waits; the question to a leader ends sooner."""
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class Span(NamedTuple):
+    """The first offset of a log, and its high watermark."""
+
+    start: int
+    end: int
+
+
+class Ask(Protocol):
+    """Asks the leader of partitions where they begin (EARLIEST) or end (LATEST). What it does not tell is left out,
+    and all of it where it does not answer in time."""
+
+    def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Awaitable[Mapping[Place, int]]: ...
+
+
+class Wanted:
+    """A partition that somebody asked about."""
+
+    __slots__ = ("asked_ms", "end", "end_ms", "start", "start_ms")
+
+    def __init__(self, asked_ms: int) -> None:
+        self.asked_ms = asked_ms
+        self.start = self.end = -1
+        self.start_ms = self.end_ms = -STALE_MS
+
+    def span(self, now_ms: int) -> Span | None:
+        if self.start < 0 or self.end < 0 or now_ms - self.end_ms >= STALE_MS:
+            return None
+        return Span(min(self.start, self.end), self.end)
+
+
+class Questions(NamedTuple):
+    """For one leader."""
+
+    ends: list[Place]
+    starts: list[Place]
+
+
+class Book:
+    """What is wanted, and what is known of it. Pure: moments in ms come as arguments."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._wanted: dict[Place, Wanted] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def period_ms(self) -> int:
+        """Between two rounds about everything."""
+        return max(PERIOD_MS, len(self._wanted) * 1_000 // A_SECOND)
+
+    def look(self, place: Place, now_ms: int) -> Span | None:
+        """What is known of it now; it is asked for from here on."""
+        wanted = self._wanted.get(place)
+        if wanted is not None:
+            wanted.asked_ms = now_ms
+            return wanted.span(now_ms)
+        if len(self._wanted) < self._most:
+            self._wanted[place] = Wanted(now_ms)
+        return None
+
+    def unknown(self, now_ms: int) -> bool:
+        """Whether something that is wanted is not known."""
+        return any(wanted.span(now_ms) is None for wanted in list(self._wanted.values()))
+
+    def due(self, leader_of: Callable[[Place], int], now_ms: int, *, everything: bool = True) -> dict[int, Questions]:
+        """What to ask whom; only what is not known, unless `everything` is to be asked for."""
+        found: dict[int, Questions] = {}
+        for place, wanted in list(self._wanted.items()):
+            if now_ms - wanted.asked_ms >= FORGET_MS:
+                del self._wanted[place]
+            elif (everything or wanted.span(now_ms) is None) and (leader := leader_of(place)) != NOBODY:
+                questions = found.setdefault(leader, Questions([], []))
+                questions.ends.append(place)
+                if wanted.start < 0 or now_ms - wanted.start_ms >= STARTS_EVERY_MS:
+                    questions.starts.append(place)
+        return found
+
+    def told(self, timestamp: int, offsets: Mapping[Place, int], now_ms: int) -> None:
+        for place, offset in offsets.items():
+            wanted = self._wanted.get(place)
+            if wanted is None:
+                continue
+            if timestamp == EARLIEST:
+                wanted.start, wanted.start_ms = offset, now_ms
+            else:
+                wanted.end, wanted.end_ms = offset, now_ms
+
+
+class EndsElsewhere:
+    """Made in the loop it lives in. `leader_of` is NOBODY where nobody leads; `failed` hears of mistakes."""
+
+    def __init__(
+        self,
+        leader_of: Callable[[Place], int],
+        ask: Ask,
+        now_ms: Callable[[], int],
+        failed: Failed,
+        *,
+        soon_s: float = SOON_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._leader_of = leader_of
+        self._ask = ask
+        self._now_ms = now_ms
+        self._soon_s = soon_s
+        self._patience_s = patience_s
+        self._book = Book()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._rounds: list[asyncio.Future[None]] = []
+        self._next_ms = 0
+        self._tasks = Tasks(failed)
+
+    def start(self) -> None:
+        self._tasks.start(self._run())
+
+    async def stop(self) -> None:
+        self._tasks.stop()
+        await self._tasks.ended()
+        for each in self._rounds:
+            each.cancel()
+
+    def spans(self, places: Iterable[Place]) -> list[Span | None]:
+        """What is known of each now; None: nothing yet, or nothing any more."""
+        now_ms = self._now_ms()
+        with self._lock:
+            before = len(self._book)
+            found = [self._book.look(place, now_ms) for place in places]
+            new = len(self._book) > before
+        if new and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+        return found
+
+    def span(self, place: Place) -> Span:
+        """Raises NotKnownYet, with which a thread may wait."""
+        [found] = self.spans([place])
+        if found is None:
+            why = f"where partition {place[0]}-{place[1]} ends is not known here yet; its leader is asked"
+            raise NotKnownYet(why, self._wait)
+        return found
+
+    @property
+    def unknown(self) -> bool:
+        """Whether somebody asked for what is not known."""
+        with self._lock:
+            return self._book.unknown(self._now_ms())
+
+    async def known(self) -> None:
+        """Return when all leaders have been asked for what is not known by now, or have taken too long."""
+        asked = self._loop.create_future()
+        self._rounds.append(asked)
+        self._news.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                await asked
+
+    def _wait(self) -> None:
+        """`known`, for a thread."""
+        with suppress(concurrent.futures.CancelledError, RuntimeError, TimeoutError):  # the node is being stopped
+            asyncio.run_coroutine_threadsafe(self.known(), self._loop).result(2 * self._patience_s)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._book and not self._rounds:
+                await self._news.wait()
+            self._news.clear()
+            rounds, self._rounds = self._rounds, []
+            now_ms = self._now_ms()
+            everything = now_ms >= self._next_ms
+            with self._lock:
+                due = self._book.due(self._leader_of, now_ms, everything=everything)
+            if everything:
+                self._next_ms = now_ms + self._book.period_ms
+            await asyncio.gather(*(self._asked(leader, questions) for leader, questions in due.items()))
+            for each in rounds:
+                if not each.done():
+                    each.set_result(None)
+            await asyncio.sleep(self._soon_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0, self._next_ms - self._now_ms()) / 1_000):
+                    await self._news.wait()
+
+    async def _asked(self, leader: int, questions: Questions) -> None:
+        for timestamp, places in ((EARLIEST, questions.starts), (LATEST, questions.ends)):
+            for at in range(0, len(places), AT_ONCE):
+                told = await self._ask(leader, places[at : at + AT_ONCE], timestamp)
+                with self._lock:
+                    self._book.told(timestamp, told, self._now_ms())
+                if not told:
+                    return  # It is away, or leads none of them any more: the next round may know better.

@@ -1,0 +1,203 @@
+"""Ends of logs that are led elsewhere: who is asked, how often, and what is told meanwhile."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.replication import ends
+from muster.coordinator.replication.ends import EARLIEST, LATEST, Book, EndsElsewhere, Place, Span
+from muster.coordinator.replication.led_broker import LedBroker
+from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
+from tests.fakes.memory_files import MemoryFiles
+from tests.support.cluster_image import ALL, ME, ThreeNodes, led
+from tests.unit.storage.logs import T0, batch, open_broker
+
+HERE, THERE, ALSO = ("t", 0), ("t", 1), ("u", 4)
+
+
+def leader_of(place: Place) -> int:
+    return {THERE: 8, ALSO: 9}.get(place, NOBODY)
+
+
+def told(book: Book, place: Place, span: Span, now_ms: int) -> None:
+    book.told(EARLIEST, {place: span.start}, now_ms)
+    book.told(LATEST, {place: span.end}, now_ms)
+
+
+def test_what_is_asked_about_is_asked_for_of_its_leader_and_told_from_then_on() -> None:
+    book = Book()
+    assert book.look(THERE, 0) is None
+    assert book.look(ALSO, 0) is None
+    assert book.look(("nobody's", 0), 0) is None
+    due = book.due(leader_of, 1)
+    assert due == {8: ([THERE], [THERE]), 9: ([ALSO], [ALSO])}
+    told(book, THERE, Span(3, 70), 2)
+    assert book.look(THERE, 3) == Span(3, 70)
+    assert book.look(ALSO, 3) is None
+    assert book.unknown(3)
+
+
+def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
+    book = Book()
+    book.look(THERE, 0)
+    told(book, THERE, Span(3, 70), 0)
+    assert book.due(leader_of, ends.PERIOD_MS) == {8: ([THERE], [])}
+    assert book.due(leader_of, ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
+    book.look(ALSO, 0)
+    assert book.due(leader_of, 1, everything=False) == {9: ([ALSO], [ALSO])}, "only what is not known is asked sooner"
+
+
+def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None:
+    book = Book()
+    book.look(THERE, 0)
+    told(book, THERE, Span(3, 70), 0)
+    assert book.look(THERE, ends.STALE_MS - 1) == Span(3, 70)
+    assert book.look(THERE, ends.STALE_MS) is None
+    assert book.due(leader_of, ends.STALE_MS + ends.FORGET_MS - 1)
+    assert not book.due(leader_of, ends.STALE_MS + ends.FORGET_MS)
+    assert not book
+    told(book, THERE, Span(3, 70), ends.STALE_MS + ends.FORGET_MS)  # An answer that comes after that.
+    assert not book
+
+
+def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
+    book = Book(most=3)
+    for number in range(5):
+        book.look(("t", number), 0)
+    assert len(book) == 3
+    assert book.period_ms == ends.PERIOD_MS
+    many = Book()
+    for number in range(3 * ends.A_SECOND):
+        many.look(("t", number), 0)
+    assert many.period_ms == 3_000
+
+
+def test_a_start_never_lies_behind_the_end_of_a_moment_before() -> None:
+    book = Book()
+    book.look(THERE, 0)
+    told(book, THERE, Span(80, 70), 0)
+    assert book.look(THERE, 0) == Span(70, 70)
+
+
+class Leaders:
+    """Answer what they are told to; `None`: not in time."""
+
+    def __init__(self) -> None:
+        self.spans: dict[Place, Span] = {}
+        self.away: set[int] = set()
+        self.asked: list[tuple[int, int, int]] = []
+        """(node, timestamp, partitions)"""
+
+    async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
+        self.asked.append((node, timestamp, len(places)))
+        await asyncio.sleep(0)
+        if node in self.away:
+            return {}
+        return {
+            place: self.spans[place].start if timestamp == EARLIEST else self.spans[place].end
+            for place in places
+            if place in self.spans
+        }
+
+
+def play(
+    story: Callable[[EndsElsewhere, Leaders], Awaitable[None]], leader: Callable[[Place], int] = leader_of
+) -> None:
+    async def run() -> None:
+        leaders, failures, now_ms = Leaders(), list[BaseException](), 0
+
+        def clock() -> int:
+            nonlocal now_ms
+            now_ms += 1
+            return now_ms
+
+        elsewhere = EndsElsewhere(leader, leaders, clock, failures.append, soon_s=0, patience_s=5)
+        elsewhere.start()
+        try:
+            async with asyncio.timeout(20):
+                await story(elsewhere, leaders)
+        finally:
+            await elsewhere.stop()
+        assert failures == []
+
+    asyncio.run(run())
+
+
+def test_whoever_waits_hears_what_the_leaders_say() -> None:
+    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+        leaders.spans = {THERE: Span(3, 70), ALSO: Span(0, 9)}
+        assert leaders.asked == [], "nobody asks about anything"
+        assert elsewhere.spans([THERE, ALSO]) == [None, None]
+        assert elsewhere.unknown
+        await elsewhere.known()
+        assert elsewhere.spans([THERE, ALSO]) == [Span(3, 70), Span(0, 9)]
+        assert not elsewhere.unknown
+        assert sorted(leaders.asked[:4]) == [(8, EARLIEST, 1), (8, LATEST, 1), (9, EARLIEST, 1), (9, LATEST, 1)]
+
+    play(story)
+
+
+def test_a_leader_that_is_away_holds_up_nobody_else() -> None:
+    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+        leaders.spans, leaders.away = {THERE: Span(3, 70), ALSO: Span(0, 9)}, {9}
+        elsewhere.spans([THERE, ALSO, ("nobody's", 1)])
+        await elsewhere.known()
+        assert elsewhere.spans([THERE, ALSO]) == [Span(3, 70), None]
+        with pytest.raises(NotKnownYet, match="u-4 ends is not known here yet") as refusal:
+            elsewhere.span(ALSO)
+        leaders.away.clear()
+        await asyncio.to_thread(refusal.value.wait)
+        assert elsewhere.span(ALSO) == Span(0, 9)
+
+    play(story)
+
+
+def test_of_many_partitions_so_many_are_in_one_question() -> None:
+    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+        places = [("t", number) for number in range(ends.AT_ONCE + 1)]
+        leaders.spans = dict.fromkeys(places, Span(0, 1))
+        elsewhere.spans(places)
+        await elsewhere.known()
+        assert set(elsewhere.spans(places)) == {Span(0, 1)}
+        assert leaders.asked[:4] == [
+            (8, timestamp, count) for timestamp in (EARLIEST, LATEST) for count in (ends.AT_ONCE, 1)
+        ]
+
+    play(story, lambda place: 8)
+
+
+def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> None:
+    """Partition 0 has a copy in sync here, 1 one that is not, 2 none at all."""
+    cluster = ThreeNodes()
+    cluster.topics(t={0: led(8), 1: led(8, isr=[8, 9]), 2: led(9, replicas=[8, 9])})
+    disk = open_broker(MemoryFiles())
+    disk.create_topic("t", 2)
+    disk.append("t", 0, batch(b"a", b"b"), T0)
+    disk.flush()
+    side = SimpleNamespace(image=cluster.image, replicas=SimpleNamespace(me=ME, led={}))
+    side.on_learned = side.on_moved = lambda listener: None
+    broker, places = LedBroker(disk, cast(Any, side)), [("t", number) for number in range(3)]
+    assert broker.ends(places) == [2, 0, -1]
+    with pytest.raises(UnknownTopicOrPartition):
+        broker.high_watermark("t", 2)
+
+    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+        leaders.spans = {("t", 1): Span(3, 70), ("t", 2): Span(5, 9), ("t", 0): Span(100, 100)}
+        broker.asks_elsewhere(elsewhere)
+        assert broker.ends(places) == [2, -1, -1]
+        with pytest.raises(NotKnownYet):
+            broker.start_offset("t", 1)
+        await elsewhere.known()
+        assert (broker.starts(places), broker.ends(places)) == ([0, 3, 5], [2, 70, 9])
+        assert [(broker.start_offset(*place), broker.high_watermark(*place)) for place in places] == [
+            (0, 2),
+            (3, 70),
+            (5, 9),
+        ]
+
+    play(story, lambda place: ALL[1])
+    disk.close()

@@ -28,6 +28,7 @@ from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
 from muster.coordinator.replication.copies.rates import Rates
+from muster.coordinator.replication.ends import EndsElsewhere
 from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
@@ -41,6 +42,7 @@ from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.server.clustered.asking import AsksByGrpc, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
@@ -178,6 +180,12 @@ class Joined:
         self._ids = ids = ProducerIdBlocks.of(self.session, settings.node_id)
         await ids.begin()
         self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
+        self._asks = AsksByGrpc(self.view, credentials_of(self._certificates))
+        self._ends = EndsElsewhere(
+            lambda place: self.broker.leader_of(*place)[0], self._asks, monotonic_ms, self._failed
+        )
+        self._ends.start()
+        self.broker.asks_elsewhere(self._ends)
         self.requests = ClusterRequests(self.broker, self.side)
         self._showing = showing = Showing(self.side.image, self.side.on_learned)
         planning = Planning(self.side.image, settings, settings.default_replication_factor, random.randrange)
@@ -214,7 +222,7 @@ class Joined:
 
     def group_service(self, *args: Any, **given: Any) -> ClusterGroupCoordinator:
         """Takes what `GroupCoordinator` takes."""
-        return ClusterGroupCoordinator(self.view, *args, **given)
+        return ClusterGroupCoordinator(self.view, *args, ends=self._ends, **given)
 
     def record_service(
         self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]
@@ -264,6 +272,9 @@ class Joined:
             await self._seat.close()
         if hasattr(self, "_coordinating"):
             await self._coordinating.stop()
+        if hasattr(self, "_ends"):
+            await self._ends.stop()
+            await self._asks.close()
         if hasattr(self, "side"):
             await self.side.stop(grace_s)
         if self._registration is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from muster.coordinator.cluster.facts import Endpoint
 from muster.coordinator.cluster.image import NodeView
 from muster.coordinator.replication.ends import EARLIEST, LATEST
-from muster.coordinator.server.grpc.asking import AsksByGrpc
+from muster.coordinator.server.clustered.asking import AsksByGrpc
 from muster.storage.broker.requests import wall_clock_ms
 from tests.support.cluster_image import ThreeNodes, node
 from tests.support.grpc_node import serving

@@ -1,11 +1,12 @@
 """Asks other nodes of a cluster where logs end, at their gRPC doors, as any client does."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import structlog
 
+from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.edge.cluster import GRPC, Cluster, NodeAt, at
 from muster.storage.rpc.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
@@ -14,6 +15,9 @@ OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
 """Nodes reach each other without a proxy that is meant for others."""
 
 PATIENCE_S: Final = 2.0
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.security.tls.listeners import Certificates
 
 Place = tuple[str, int]
 Credentials = Callable[[], grpc.ChannelCredentials | None]
@@ -76,3 +80,18 @@ class AsksByGrpc:
         )
         self._channels[node] = where, channel
         return channel
+
+
+def credentials_of(certificates: "Certificates | None") -> Credentials:
+    """What this node shows and believes at the gRPC doors of others, where they speak TLS as its own does: the same as
+    at the door between nodes, if that has certificates, too."""
+    own = None if certificates is None else certificates.of("grpc")
+    if certificates is None or own is None:
+        return lambda: None
+    shown = certificates.of(REPLICATION) or own
+
+    def made() -> grpc.ChannelCredentials:
+        now = shown.material
+        return grpc.ssl_channel_credentials(now.trusted or None, now.key, now.chain)
+
+    return made

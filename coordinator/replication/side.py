@@ -237,7 +237,7 @@ class ClusterSide:
         led = [place for place in places if place in self.replicas.led]
         for place in led:
             self.replicas.appended(place)
-        self._flushing.soon(led)
+        self._keep(led)
         if self._stopped:
             self._end_waits()
         self.settle()
@@ -318,10 +318,18 @@ class ClusterSide:
         questions = replicas.questions(now_ms)
         if questions:
             self._altering.ask(questions)
+        self._keep(replicas.unkept())
         for node, request in replicas.requests(now_ms):
             self._fetching.send(node, request)
-        self._flushing.soon(replicas.unkept())
         self._arm(now_ms)
+
+    def _keep(self, places: Iterable[TopicPartition]) -> None:
+        """Have these flushed; where nothing promises that, what is written is kept."""
+        kept = self._flushing.soon(places)
+        if kept:
+            self.replicas.flushed(kept, self._now_ms())
+            for place in kept:
+                self.keeping.moved(place)
 
     def _settle_soon(self) -> None:
         if self._settling is None:

@@ -36,14 +36,22 @@ class Flushing:
         self._tasks = Tasks(failed)
         self._round: asyncio.Task[None] | None = None
 
-    def soon(self, places: Iterable[TopicPartition]) -> None:
-        """Flush these. Who comes in this turn joins; what is being flushed as it is takes no other round."""
+    def soon(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Flush these, as far as their settings ask for it. Who comes in this turn joins; what is being flushed as it
+        is takes no other round. Returned: those that count as kept already, of which nothing is told later (D2: topics
+        with `flush.messages` above 1)."""
+        kept = []
         for place in places:
             log = self._log_of(place)
-            if log is not None and self._ends.get(place) != log.end:
+            if log is None:
+                continue
+            if log.kept >= log.end:
+                kept.append(place)
+            if log.waits_for_flush and self._ends.get(place) != log.end:
                 self._wanted[place] = None
         if self._wanted and self._round is None:
             self._round = self._tasks.start(self._flush())
+        return kept
 
     async def quiet(self) -> None:
         """When nothing is to be flushed any more."""

@@ -67,6 +67,11 @@ class StoredLog:
         return self.log.kept_end
 
     @property
+    def waits_for_flush(self) -> bool:
+        """Whether as much of it is not flushed yet as its topic's settings allow."""
+        return self.log.waits_for_flush
+
+    @property
     def high_watermark(self) -> int:
         return self.log.high_watermark
 

@@ -331,6 +331,8 @@ def test_who_waits_no_more_is_not_remembered() -> None:
 
 class SlowLog:
     end = 1
+    kept = 0
+    waits_for_flush = True
 
     def __init__(self) -> None:
         self.flushes: list[int] = []
@@ -356,6 +358,19 @@ def test_f3_one_round_of_flushes_runs_at_a_time_and_what_grew_meanwhile_takes_an
         flushing.soon([ORDERS])
         await flushing.quiet()
         assert rounds == [[ORDERS], [ORDERS]]
+        flushing.abandon()
+
+    play(story)
+
+
+def test_d2_what_promises_no_flush_is_kept_as_it_is_written() -> None:
+    async def story(given: Given) -> None:
+        log = SlowLog()
+        log.kept, log.waits_for_flush = 1, False
+        flushing = Flushing(lambda place: log, unheard, unheard)  # type: ignore[arg-type, return-value]
+        assert flushing.soon([ORDERS]) == [ORDERS]
+        await flushing.quiet()
+        assert log.flushes == []
         flushing.abandon()
 
     play(story)

@@ -1,0 +1,502 @@
+"""Produce, fetch and the rest at a leader whose followers are played by hand: what is answered when, and with what."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.storage.broker.reads import Bounds
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import (
+    InvalidRequiredAcks,
+    InvalidTopic,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    PolicyViolation,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from muster.storage.records.batch import decode_records
+from muster.storage.types import Appended
+from tests.support.led_side import HERE, ORDERS, THERE, YONDER, LedSide, partition, topic
+from tests.support.pace import pace
+from tests.unit.storage.logs import T0, batch
+
+PATIENCE_S = 20
+ALL, ONE, NO_ACKS = -1, 1, 0
+PAID = TopicPartition("paid", 0)
+Part = tuple[str, int, Buffer]
+
+
+def play(story: Callable[[LedSide], Awaitable[None]], *, epoch: int = 3, **settings: object) -> None:
+    """A node that leads `orders` and `paid`."""
+
+    async def run() -> None:
+        side = LedSide(
+            topic(partition(epoch=epoch)), topic(partition(epoch=epoch), name="paid", topic_id=b"p" * 16), **settings
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S * pace()):
+                await story(side)
+        finally:
+            await side.requests.close()
+
+    asyncio.run(run())
+
+
+def begin(
+    side: LedSide, *values: bytes, acks: int = ALL, place: TopicPartition = ORDERS, timeout_ms: int = 0, **how: Any
+) -> "asyncio.Future[Appended]":
+    (begun,) = side.requests.begin_produce([(*place, batch(*values, **how))], acks, timeout_ms)
+    return begun
+
+
+async def turn() -> None:
+    """What has arrived is appended."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def refusal(begun: "asyncio.Future[Appended]") -> StorageError:
+    with pytest.raises(StorageError) as refused:
+        await begun
+    return refused.value
+
+
+async def read(side: LedSide, offset: int = 0, max_wait_ms: int = 0) -> Any:
+    (found,) = await side.requests.fetch([(*ORDERS, offset, 0)], Bounds(1, 1 << 20, False), max_wait_ms)
+    if isinstance(found, StorageError):
+        return found
+    return [record.value for record in decode_records(found.records, offset)], found.high_watermark
+
+
+# -- produce ----------------------------------------------------------------------------------------------
+
+
+def test_acks_of_all_are_answered_once_it_is_committed() -> None:
+    async def story(side: LedSide) -> None:
+        first, second = begin(side, b"a"), begin(side, b"b", b"c")
+        await turn()
+        assert side.grew == [ORDERS], "followers hear at once, and once of what a turn has brought"
+        side.flushes()
+        side.follows(THERE)
+        assert not first.done()
+        side.follows(YONDER)
+        assert [(await each).base_offset for each in (first, second)] == [0, 1]
+
+    play(story)
+
+
+def test_the_followers_may_have_it_before_the_disk_here_has() -> None:
+    """D2: the flush runs beside them, and counts as well."""
+
+    async def story(side: LedSide) -> None:
+        begun = begin(side, b"a")
+        await turn()
+        side.follows()
+        assert not begun.done()
+        side.flushes()
+        assert (await begun).base_offset == 0
+
+    play(story)
+
+
+def test_acks_of_one_are_answered_once_it_is_kept_here() -> None:
+    """L2."""
+
+    async def story(side: LedSide) -> None:
+        begun = begin(side, b"a", acks=ONE)
+        await turn()
+        assert not begun.done()
+        side.flushes()
+        assert (await begun).base_offset == 0
+        assert side.log().high_watermark == 0, "nobody else has it"
+
+    play(story)
+
+
+def test_acks_of_none_are_answered_once_it_is_written_and_followers_are_told() -> None:
+    async def story(side: LedSide) -> None:
+        begun = begin(side, b"a", acks=NO_ACKS)
+        await turn()
+        assert ((await begun).base_offset, side.grew) == (0, [ORDERS])
+
+    play(story)
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_other_acks_are_refused(acks: int) -> None:
+    async def story(side: LedSide) -> None:
+        assert isinstance(await refusal(begin(side, b"a", acks=acks)), InvalidRequiredAcks)
+
+    play(story)
+
+
+def test_with_too_few_in_sync_nothing_is_written_for_who_wants_all() -> None:
+    """L2: 19. It is asked right before the append, whatever was true as the request came."""
+
+    async def story(side: LedSide) -> None:
+        late = begin(side, b"late")
+        side.hears(topic(partition(isr=(HERE,), version=1)))
+        others = [begin(side, b"%d" % acks, acks=acks) for acks in (ONE, NO_ACKS)]
+        elsewhere = begin(side, b"p", place=PAID)
+        refused = await refusal(late)
+        assert isinstance(refused, NotEnoughReplicas)
+        assert str(refused) == (
+            "Of orders-0 the replicas (1,) are in sync, but acks=all asks for 2 (min.insync.replicas). Nothing was "
+            "written; try again when nodes are back."
+        )
+        await turn()
+        side.flushes()
+        assert [(await each).base_offset for each in others] == [0, 1]
+        side.flushes(PAID)
+        side.follows(place=PAID)
+        assert (await elsewhere).base_offset == 0
+
+    play(story)
+
+
+def test_what_is_committed_with_too_few_in_sync_by_then_says_so() -> None:
+    """L2: 20."""
+
+    async def story(side: LedSide) -> None:
+        begun = begin(side, b"a")
+        await turn()
+        side.flushes()
+        side.follows(THERE)
+        leader = side.replicas.led[ORDERS].leader
+        leader.halves[0].high_watermark = 1
+        leader.in_sync.committed = (HERE,)
+        side.replicas.moved[ORDERS] = None
+        side.settle()
+        assert isinstance(await refusal(begun), NotEnoughReplicasAfterAppend)
+
+    play(story)
+
+
+def test_an_epoch_that_is_over_answers_all_who_wait() -> None:
+    """L2: 6, with who leads now."""
+
+    async def story(side: LedSide) -> None:
+        waiting, kept = begin(side, b"a"), begin(side, b"b", acks=ONE)
+        await turn()
+        side.hears(topic(partition(leader=THERE, epoch=4)))
+        for each in (waiting, kept, begin(side, b"c"), begin(side, b"d", acks=ONE), begin(side, b"e", acks=NO_ACKS)):
+            refused = await refusal(each)
+            assert isinstance(refused, NotLeaderOrFollower)
+            assert (refused.leader, refused.leader_epoch) == (THERE, 4)
+        assert side.log().end_offset == 2
+
+    play(story)
+
+
+def test_the_same_node_in_a_later_epoch_is_another_leader() -> None:
+    """L2: what waited may have been cut in between."""
+
+    async def story(side: LedSide) -> None:
+        waiting = begin(side, b"a")
+        await turn()
+        side.hears(topic(partition(epoch=4)))
+        side.flushes()
+        side.follows()
+        assert isinstance(await refusal(waiting), NotLeaderOrFollower)
+
+    play(story)
+
+
+def test_who_waits_too_long_is_told_so_and_what_was_written_may_come_to_be() -> None:
+    """L2: 7."""
+
+    async def story(side: LedSide) -> None:
+        begun = begin(side, b"a", timeout_ms=1)
+        assert isinstance(await refusal(begun), RequestTimedOut)
+        side.flushes()
+        side.follows()
+        assert await read(side) == ([b"a"], 1)
+
+    play(story)
+
+
+def test_a_batch_that_comes_again_is_answered_with_its_old_offsets_once_these_are_committed() -> None:
+    """F10: after a failover, the new leader has the batch and does not know yet whether it is committed."""
+
+    async def story(side: LedSide) -> None:
+        first = begin(side, b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+        await turn()
+        side.flushes()
+        side.hears(topic(partition(epoch=4)))
+        assert isinstance(await refusal(first), NotLeaderOrFollower)
+        again = begin(side, b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+        newer = begin(side, b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+        await turn()
+        assert (again.done(), side.log().end_offset) == (False, 3)
+        side.flushes()
+        assert not again.done()
+        side.follows()
+        assert [(await each).base_offset for each in (again, newer)] == [0, 2]
+
+    play(story)
+
+
+def test_a_repeat_with_acks_of_one_is_answered_by_what_is_kept_here() -> None:
+    async def story(side: LedSide) -> None:
+        how = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        await turn()
+        first = begin(side, b"a", acks=ONE, **how)
+        await turn()
+        side.flushes()
+        again = begin(side, b"a", acks=ONE, **how)
+        assert [(await each).base_offset for each in (first, again)] == [0, 0]
+
+    play(story)
+
+
+def test_very_many_of_a_turn_are_answered_as_they_are_committed() -> None:
+    async def story(side: LedSide) -> None:
+        begun = [begin(side, b"%d" % number) for number in range(100)]
+        await turn()
+        side.flushes()
+        side.follows(end=40)
+        await asyncio.sleep(0)
+        assert [each.done() for each in begun] == [True] * 32 + [False] * 68
+        side.follows()
+        assert [(await each).base_offset for each in begun] == list(range(100))
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        (("nowhere", 0), UnknownTopicOrPartition),
+        (("orders", 1), UnknownTopicOrPartition),
+        (("__inner", 0), InvalidTopic),
+    ],
+)
+def test_a_partition_that_is_not_there_is_refused(place: tuple[str, int], error: type[StorageError]) -> None:
+    async def story(side: LedSide) -> None:
+        side.hears(topic(partition(), name="__inner", topic_id=b"x" * 16))
+        assert isinstance(await refusal(begin(side, b"a", place=TopicPartition(*place))), error)
+
+    play(story)
+
+
+def test_one_that_is_refused_hurts_no_other() -> None:
+    async def story(side: LedSide) -> None:
+        damaged = bytearray(batch(b"x"))
+        damaged[-1] ^= 1
+        parts: list[Part] = [(*ORDERS, batch(b"a")), (*ORDERS, bytes(damaged)), (*ORDERS, batch(b"b"))]
+        begun = side.requests.begin_produce(parts, ALL, 0)
+        assert (await refusal(begun[1])).code == 2
+        side.flushes()
+        side.follows()
+        assert [(await begun[place]).base_offset for place in (0, 2)] == [0, 1]
+
+    play(story)
+
+
+def test_who_has_gone_holds_up_nobody() -> None:
+    async def story(side: LedSide) -> None:
+        gone, kept, other = begin(side, b"a"), begin(side, b"b", acks=ONE), begin(side, b"c")
+        early = begin(side, b"d", acks=NO_ACKS)
+        early.cancel()
+        await turn()
+        gone.cancel()
+        kept.cancel()
+        side.flushes()
+        side.follows()
+        assert (await other).base_offset == 2
+
+    play(story)
+
+
+def test_who_put_records_there_himself_waits_for_what_is_there() -> None:
+    """Fences, and staged batches: `flushed` is what `append` promises."""
+
+    async def story(side: LedSide) -> None:
+        side.led.append(*ORDERS, batch(b"a"), T0, trusted=True)
+        done = side.requests.commit.flushed(ORDERS)
+        await turn()
+        side.flushes()
+        assert (done.done(), side.grew) == (False, [ORDERS])
+        side.follows()
+        await done
+        strange = side.requests.commit.flushed(("nowhere", 0))
+        with pytest.raises(NotLeaderOrFollower):
+            await strange
+
+    play(story)
+
+
+# -- fetch ------------------------------------------------------------------------------------------------
+
+
+def test_readers_see_what_is_committed() -> None:
+    """L8: in (HW, end] there is nothing, which is no error."""
+
+    async def story(side: LedSide) -> None:
+        begin(side, b"a")
+        begin(side, b"b")
+        await turn()
+        side.flushes()
+        assert await read(side) == ([], 0)
+        side.follows(end=1)
+        assert [await read(side, offset) for offset in (0, 1, 2)] == [([b"a"], 1), ([], 1), ([], 1)]
+        assert (await read(side, 3)).code == 1
+
+    play(story)
+
+
+async def parked(side: LedSide, offset: int = 0) -> "asyncio.Task[Any]":
+    fetch = asyncio.create_task(read(side, offset, 600_000))
+    while not side.requests.parking.parked:  # noqa: ASYNC110  # one turn of the loop at a time, no time passes
+        await asyncio.sleep(0)
+    return fetch
+
+
+def test_a_fetch_that_waits_is_woken_by_what_is_committed_and_not_by_what_is_written() -> None:
+    async def story(side: LedSide) -> None:
+        fetch = await parked(side)
+        begin(side, b"a")
+        await turn()
+        side.flushes()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not fetch.done()
+        side.follows()
+        assert await fetch == ([b"a"], 1)
+
+    play(story)
+
+
+def test_a_fetch_that_waits_is_told_when_another_node_leads() -> None:
+    async def story(side: LedSide) -> None:
+        fetch = await parked(side)
+        side.hears(topic(partition(leader=THERE, epoch=4)))
+        told = await fetch
+        assert (told.code, told.leader, told.leader_epoch) == (6, THERE, 4)
+
+    play(story)
+
+
+def test_a_fetch_that_waits_is_told_when_the_topic_goes() -> None:
+    async def story(side: LedSide) -> None:
+        fetch = await parked(side)
+        side.hears(topic(deleted=True))
+        assert (await fetch).code == 3
+
+    play(story)
+
+
+# -- offsets ----------------------------------------------------------------------------------------------
+
+
+def test_a_new_leader_does_not_tell_the_latest_before_it_knows_it() -> None:
+    """L8: 78, until its high watermark has passed where its epoch begins; times that are found are told."""
+
+    async def story(side: LedSide) -> None:
+        begin(side, b"a")
+        begin(side, b"b", at=T0 + 10)
+        await turn()
+        side.flushes()
+        side.follows(end=1)
+        side.hears(topic(partition(epoch=4)))
+        listed = side.requests.list_offset
+        for timestamp in (-1, T0 + 10, T0 + 99):
+            with pytest.raises(OffsetNotAvailable):
+                listed(*ORDERS, timestamp)
+        assert [listed(*ORDERS, when) for when in (-2, T0)] == [(0, -1, 3), (0, T0, 3)]
+        side.follows()
+        assert [listed(*ORDERS, when) for when in (-1, T0 + 10)] == [(2, -1, 4), (1, T0 + 10, 3)]
+        assert listed(*ORDERS, T0 + 99).offset == -1
+        side.hears(topic(partition(leader=THERE, epoch=5)))
+        with pytest.raises(NotLeaderOrFollower):
+            listed(*ORDERS, -1)
+
+    play(story)
+
+
+async def given_up(side: LedSide, before: int, *, committed: int = 4, timeout_ms: int = 60_000) -> "asyncio.Task[Any]":
+    """DeleteRecords, as far as this node can do it alone."""
+    for number in range(committed):
+        begin(side, b"%d" % number)
+    await turn()
+    side.flushes()
+    side.follows()
+    begun, begins = asyncio.Event(), side.begins
+
+    def told(places: Iterable[TopicPartition]) -> None:
+        begins(places)
+        begun.set()
+
+    side.begins = told  # type: ignore[method-assign]
+    task = asyncio.create_task(side.requests.delete_records([(*ORDERS, before), ("nowhere", 0, 1)], timeout_ms))
+    await begun.wait()
+    return task
+
+
+def test_records_are_given_up_once_all_in_sync_have_done_so() -> None:
+    """A3b."""
+
+    async def story(side: LedSide) -> None:
+        task = await given_up(side, 3)
+        assert side.log().start_offset == 3
+        side.follows(THERE, start=3)
+        side.follows(YONDER, start=2)
+        await asyncio.sleep(0)
+        assert not task.done()
+        side.follows(YONDER, start=3)
+        start, unknown = await task
+        assert (start, unknown.code) == (3, 3)
+
+    play(story)
+
+
+def test_a_replica_that_leaves_holds_up_nobody_who_gives_records_up() -> None:
+    """A3b: every in-sync replica."""
+
+    async def story(side: LedSide) -> None:
+        task = await given_up(side, -1)
+        side.follows(THERE, start=4)
+        side.hears(topic(partition(isr=(HERE, THERE), version=1)))
+        assert (await task)[0] == 4
+
+    play(story)
+
+
+def test_who_gives_records_up_does_not_wait_for_ever() -> None:
+    """A3b: 7. Here they are gone all the same."""
+
+    async def story(side: LedSide) -> None:
+        (told, _) = await (await given_up(side, 3, timeout_ms=1))
+        assert (type(told), side.log().start_offset) == (RequestTimedOut, 3)
+        await asyncio.sleep(0)
+        assert not side.starting._waiting
+
+    play(story)
+
+
+def test_who_gives_records_up_hears_that_another_node_leads() -> None:
+    async def story(side: LedSide) -> None:
+        task = await given_up(side, 3)
+        side.hears(topic(partition(leader=THERE, epoch=4)))
+        assert isinstance((await task)[0], NotLeaderOrFollower)
+        (told,) = await side.requests.delete_records([(*ORDERS, 4)], 1000)
+        assert isinstance(told, NotLeaderOrFollower)
+
+    play(story)
+
+
+def test_a_compacted_log_gives_nothing_up() -> None:
+    async def story(side: LedSide) -> None:
+        compacted = {"configs": {"cleanup.policy": "compact"}, "name": "keyed", "topic_id": b"k" * 16}
+        side.hears(topic(partition(), **compacted))  # type: ignore[arg-type]
+        (told,) = await side.requests.delete_records([("keyed", 0, 0)], 1000)
+        assert isinstance(told, PolicyViolation)
+
+    play(story)

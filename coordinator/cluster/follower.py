@@ -144,6 +144,11 @@ class Follower:
         self._told_high_watermark = -1
         self._told_start = -1
 
+    @property
+    def lag(self) -> int:
+        """How many of the records that its leader calls committed are not here yet, as of the last answer."""
+        return max(0, self._told_high_watermark - self.end)
+
     def next_fetch(self) -> Ask | None:
         """What to ask for; None while something of the log is not flushed yet (F3), or once the unit has stopped."""
         if self.stopped or self.kept != self.end:

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from muster.coordinator.metrics.cluster import ClusterFigures
 from muster.coordinator.metrics.instruments import Instruments, Timing
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.table import FAMILIES, Level
@@ -52,6 +53,8 @@ class NodeFigures:
     """Seconds by principal."""
     failed_logins: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """How many, by door and address."""
+    cluster: ClusterFigures | None = None
+    """None of a node on its own."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -109,8 +112,26 @@ def families(
     }
     yield gauge("muster_metrics_dropped_series", dropped)
     yield from counted(instruments, rebalances, code_name)
+    if figures.cluster is not None:
+        yield from of_cluster(figures.cluster)
     for collector in CONTEXT:
         yield from collector.collect()
+
+
+def of_cluster(figures: ClusterFigures) -> Iterator[Metric]:
+    manager, controller = "kafka_server_replicamanager_", "kafka_controller_kafkacontroller_"
+    stats = "kafka_controller_controllerstats_"
+    yield gauge(manager + "underreplicatedpartitions", {(): figures.under_replicated})
+    yield gauge(manager + "underminisrpartitioncount", {(): figures.under_min_isr})
+    yield counter(manager + "isrshrinks_total", {(): figures.isr_shrinks})
+    yield counter(manager + "isrexpands_total", {(): figures.isr_expands})
+    yield gauge("kafka_server_replicafetchermanager_maxlag", {(): figures.max_lag})
+    yield gauge(controller + "activecontrollercount", {(): figures.controllers})
+    yield gauge(controller + "offlinepartitionscount", {(): figures.offline})
+    yield counter(stats + "leaderelections_total", {(): figures.elections})
+    yield counter(stats + "leaderelection_seconds_total", {(): figures.elections_s})
+    yield counter(stats + "uncleanleaderelections_total", {(): figures.unclean})
+    yield counter("muster_unclean_undone_records_total", {(): figures.undone})
 
 
 def counted(

@@ -8,6 +8,7 @@ from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.metrics.budget import Budget, fitted
+from muster.coordinator.metrics.cluster import ClusterSight
 from muster.coordinator.metrics.ends import AllEnds
 from muster.coordinator.metrics.groups import GroupLines, Held, Writing
 from muster.coordinator.metrics.instruments import LONG_BOUNDS, Instruments, Meter
@@ -55,7 +56,15 @@ class Page:
 class Scraper:
     """A node's groups and topics as series. What it keeps between two answers goes with the group, or the topic."""
 
-    def __init__(self, sight: Sight, counts: Counts, node_id: int, fineness: Fineness | None = None) -> None:
+    def __init__(
+        self,
+        sight: Sight,
+        counts: Counts,
+        node_id: int,
+        fineness: Fineness | None = None,
+        cluster: ClusterSight | None = None,
+    ) -> None:
+        self._cluster = cluster
         self._sight = sight
         self._rebalances = counts.rebalances
         self._fenced = counts.fenced
@@ -92,7 +101,7 @@ class Scraper:
         rows = shadows.ratios().items()
         page.sheet.add(SHADOWS, [f"{start(SHADOWS, {'assignor': word})}{number(ratio)}\n" for word, ratio in rows])
         for topic, count in counts.items():
-            lines = self._topics.get(topic) or self._topics.setdefault(topic, TopicLines(topic, self._node_id))
+            lines = self._lines_of(topic)
             yield from lines.write(count, self._sight, page.sheet, self._allowed("topic", topic, page))
             yield
         for key, meter in list(self._meters.items()):
@@ -125,6 +134,10 @@ class Scraper:
 
     def _lines(self, group_id: str) -> GroupLines:
         return self._groups.get(group_id) or self._groups.setdefault(group_id, GroupLines(group_id))
+
+    def _lines_of(self, topic: str) -> TopicLines:
+        made = self._topics.get(topic)
+        return made or self._topics.setdefault(topic, TopicLines(topic, self._node_id, self._cluster))
 
     def _size(self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]) -> dict[Level, int]:
         counts = self._sight.partitions()

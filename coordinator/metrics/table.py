@@ -62,16 +62,24 @@ EXPORTER: Final = (
         GAUGE,
         PARTITION,
         OF_PARTITION,
-        "1 if the leader is the preferred one; it always is.",
+        "1 if the leader is the preferred one; of a node on its own it always is.",
     ),
-    Family("kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas: 1."),
-    Family("kafka_topic_partition_in_sync_replica", GAUGE, PARTITION, OF_PARTITION, "Number of replicas in sync: 1."),
+    Family(
+        "kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas; 1 on a node on its own."
+    ),
+    Family(
+        "kafka_topic_partition_in_sync_replica",
+        GAUGE,
+        PARTITION,
+        OF_PARTITION,
+        "Number of replicas in sync; 1 on a node on its own.",
+    ),
     Family(
         "kafka_topic_partition_under_replicated_partition",
         GAUGE,
         PARTITION,
         OF_PARTITION,
-        "1 if a replica is behind; never.",
+        "1 if a replica is behind; never on a node on its own.",
     ),
     Family(
         "kafka_consumergroup_current_offset",
@@ -271,7 +279,90 @@ OF_NODE: Final = (
     ),
 )
 
-FAMILIES: Final[dict[str, Family]] = {family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE)}
+OF_CLUSTER: Final = (
+    Family(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        GAUGE,
+        NODE,
+        (),
+        "Partitions that this node leads, and of which a copy is behind or gone.",
+    ),
+    Family(
+        "kafka_server_replicamanager_underminisrpartitioncount",
+        GAUGE,
+        NODE,
+        (),
+        "Partitions that this node leads, and that take no records with acks=all: too few copies are in sync.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrshrinks_total",
+        COUNTER,
+        NODE,
+        (),
+        "Times that a copy fell out of sync with this node as the leader.",
+    ),
+    Family(
+        "kafka_server_replicamanager_isrexpands_total",
+        COUNTER,
+        NODE,
+        (),
+        "Times that a copy came into sync with this node as the leader.",
+    ),
+    Family(
+        "kafka_server_replicafetchermanager_maxlag",
+        GAUGE,
+        NODE,
+        (),
+        "Records that are committed at their leader and not here yet, of the copy on this node that is furthest "
+        "behind.",
+    ),
+    Family(
+        "kafka_controller_kafkacontroller_activecontrollercount",
+        GAUGE,
+        NODE,
+        (),
+        "1 if this node is the controller, 0 if it is not.",
+    ),
+    Family(
+        "kafka_controller_kafkacontroller_offlinepartitionscount",
+        GAUGE,
+        NODE,
+        (),
+        "Partitions that nobody leads, as the controller tells; 0 from other nodes.",
+    ),
+    Family(
+        "kafka_controller_controllerstats_leaderelections_total",
+        COUNTER,
+        NODE,
+        (),
+        "Elections that this node decided as controller (Kafka: LeaderElectionRateAndTimeMs, its count).",
+    ),
+    Family(
+        "kafka_controller_controllerstats_leaderelection_seconds_total",
+        COUNTER,
+        NODE,
+        (),
+        "Seconds from what led to these elections until they were written, added up (Kafka: "
+        "LeaderElectionRateAndTimeMs, its sum).",
+    ),
+    Family(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        COUNTER,
+        NODE,
+        (),
+        "Of these, elections of a node that may have lacked records.",
+    ),
+    Family(
+        "muster_unclean_undone_records_total",
+        COUNTER,
+        NODE,
+        (),
+        "Records that this node's copies gave up because of unclean elections.",
+    ),
+)
+"""Of a node of a cluster, by the names that Kafka's JMX beans have in Prometheus; a node on its own has none."""
+
+FAMILIES: Final[dict[str, Family]] = {family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER)}
 
 FINENESS: Final = (Level.GROUP, Level.TOPIC, Level.PARTITION)
 

@@ -1,8 +1,10 @@
-"""The series of one topic, as kafka_exporter has them. One node has one replica of each, and leads it."""
+"""The series of one topic, as kafka_exporter has them. A node on its own has the only replica of each partition;
+of a cluster each partition is told of by its leader."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from muster.coordinator.metrics.cluster import ClusterSight, Led
 from muster.coordinator.metrics.sight import SLICE, Sight
 from muster.coordinator.metrics.table import EXPORTER, OF_PARTITION, Level
 from muster.coordinator.metrics.writing import END, Sheet, start, start_of_many
@@ -22,9 +24,10 @@ SERIES: Final = sum(family.labels == OF_PARTITION for family in EXPORTER)
 class TopicLines:
     """How its lines begin; those that never change are kept whole."""
 
-    def __init__(self, topic: str, node_id: int) -> None:
+    def __init__(self, topic: str, node_id: int, cluster: ClusterSight | None = None) -> None:
         self._topic = topic
         self._node_id = node_id
+        self._cluster = cluster
         self._count = start("kafka_topic_partitions", {"topic": topic})
         self._bytes = start("muster_log_bytes", {"topic": topic})
         self._ends: list[str] = []
@@ -49,8 +52,29 @@ class TopicLines:
         self._grow(partitions.stop)
         self._offsets("kafka_topic_partition_current_offset", self._ends, sight.ends, partitions, sheet)
         self._offsets("kafka_topic_partition_oldest_offset", self._starts, sight.starts, partitions, sheet)
+        if self._cluster is not None:
+            self._write_led(partitions, self._cluster.led(self._topic, partitions), sheet)
+            return
         for name, lines in self._fixed.items():
             sheet.add(name, lines[partitions.start : partitions.stop])
+
+    def _write_led(self, partitions: range, known: Sequence[Led | None], sheet: Sheet) -> None:
+        for name in self._fixed:
+            begin = start_of_many(name, {"topic": self._topic}, "partition")
+            led = ((number, each) for number, each in zip(partitions, known, strict=True) if each is not None)
+            sheet.add(name, [f"{begin}{number}{END}{self._value(name, each)}\n" for number, each in led])
+
+    def _value(self, name: str, led: Led) -> int:
+        match name.removeprefix("kafka_topic_partition_"):
+            case "leader":
+                return self._node_id
+            case "leader_is_preferred":
+                return int(led.is_preferred)
+            case "replicas":
+                return led.replicas
+            case "in_sync_replica":
+                return led.in_sync
+        return int(led.in_sync < led.replicas)
 
     def _offsets(self, name: str, begins: list[str], look: Look, partitions: range, sheet: Sheet) -> None:
         known = zip(begins[partitions.start : partitions.stop], look(self._topic, partitions), strict=True)

@@ -47,12 +47,14 @@ log = structlog.get_logger("muster.replication")
 @dataclass(slots=True)
 class Counted:
     """Since this node began. elections: those that it decided as controller; unclean: of these, those that may have
-    cost records; took_ms: all of them together. dropped: records that the ledger never got."""
+    cost records; took_ms: all of them together. dropped: records that the ledger never got. undone: records that
+    unclean elections cost this node's copies."""
 
     elections: int = 0
     unclean: int = 0
     took_ms: int = 0
     dropped: int = 0
+    undone: int = 0
 
 
 class Ledger:
@@ -112,6 +114,7 @@ class Ledger:
             epochs=list(undone.epochs),
             elected=undone.elected,
         )
+        self.counted.undone += undone.end - undone.start
         self._wait_for(record_of_lost(self._replicas.me, undone))
 
     async def append(self, records: tuple[Noted, ...]) -> ErrorCode:

@@ -45,6 +45,7 @@ from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.clustered.asking import AsksByGrpc, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.doors import http_door
+from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.dispatch import Method, methods_of
@@ -166,6 +167,14 @@ class Joined:
         self.side = ClusterSide.open(broker, self._door, settings, calling, around)
         self.view = ImageView(settings.node_id, self.side.image)
         self.side.on_learned(self._learned)
+        self.figures = Figures(
+            self.side.image,
+            self.side.replicas,
+            self.side.elections.counted,
+            lambda: self.is_controller,
+            settings.min_insync_replicas,
+        )
+        self.side.on_learned(self.figures.learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls)
         await registration.prepare()

@@ -26,7 +26,7 @@ from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
-from muster.coordinator.server.journal.lines import RebalanceLines, audited, tell_where
+from muster.coordinator.server.journal.lines import RebalanceLines, audited, str_of, tell_where
 from muster.coordinator.server.journal.reports import (
     report_bug,
     report_contained,
@@ -362,13 +362,13 @@ class Node:
 
         assert self.measuring is not None, "a node with a listener counts"
         gauges = Gauges(
-            *(self.driver, self.engine, self.telling.conditions),
-            address=lambda: f"{self.advertised.host}:{self.advertised.port}",
+            *(self.driver, self.engine, self.telling.conditions, lambda: str_of(self.advertised)),
             kafka=self._kafka,
             http=self._http,
             methods=self.methods,
             fetches=self.log_requests.parking,
             sessions=self._sessions,
+            cluster=self._ground.figures,
             **secured_by.gauges_of(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)

@@ -18,6 +18,7 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.server.clustered.figures import Figures
     from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.tls.listeners import Certificates
 
@@ -71,6 +72,11 @@ class Ground:
             await self.joined.enter(self.disk, self._doors())
         elif isinstance(self.zookeeper, ZooKeeperSide):
             await self.zookeeper.register()
+
+    @property
+    def figures(self) -> "Figures | None":
+        """What of the cluster is to be measured."""
+        return None if self.joined is None else self.joined.figures
 
     async def leave(self) -> None:
         zookeeper, self.zookeeper = self.zookeeper, None

@@ -15,6 +15,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.metrics.cluster import ClusterSight
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
@@ -126,6 +127,8 @@ class Gauges:
     """For how many seconds principals were told to wait, because of a quota."""
     failed_logins: Callable[[], Mapping[tuple[str, str], float]]
     """How many, by door and address."""
+    cluster: ClusterSight | None = None
+    """None of a node on its own."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
@@ -169,7 +172,9 @@ class Measuring:
         fineness = Fineness(
             settings.metrics_granularity, settings.metrics_max_series, settings.metrics_member_commit_age
         )
-        self._scraper = Scraper(NodeSight(engine, log, catalog, history), counts, settings.node_id, fineness)
+        self._scraper = Scraper(
+            NodeSight(engine, log, catalog, history), counts, settings.node_id, fineness, gauges.cluster
+        )
 
     def noticed(self, notice: GroupChanged) -> None:
         """A rebalance of the ledger is durable, or has settled."""
@@ -231,6 +236,7 @@ class Measuring:
             throttled=gauges.throttled(),
             failed_logins=gauges.failed_logins(),
             dropped=page.budget.dropped,
+            cluster=None if gauges.cluster is None else gauges.cluster.figures(),
         )
 
 

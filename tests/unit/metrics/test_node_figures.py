@@ -1,12 +1,15 @@
 """The node's own metrics, as `prometheus_client` writes them."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.coordinator.metrics.cluster import ClusterFigures
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.node import NodeFigures, families, negotiated, written
 from muster.coordinator.metrics.rebalances import Rebalances
-from muster.coordinator.metrics.table import FAMILIES, Level
+from muster.coordinator.metrics.table import FAMILIES, OF_CLUSTER, Level
 
 
 def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:
@@ -26,9 +29,23 @@ def busy() -> Instruments:
     return instruments
 
 
-FIGURES = NodeFigures(
+ALONE = NodeFigures(
     1, "h:1", "0.1.0", 3, {"join": 2}, {"kafka": 5}, ["active", "failed"], 0.002, 10, 20, {"disk-low": 1}
 )
+CLUSTER = ClusterFigures(
+    under_replicated=2,
+    under_min_isr=1,
+    offline=3,
+    controllers=1,
+    elections=40,
+    elections_s=2.5,
+    unclean=4,
+    isr_shrinks=5,
+    isr_expands=6,
+    max_lag=700,
+    undone=13,
+)
+FIGURES = replace(ALONE, cluster=CLUSTER)
 
 
 def test_requests_by_code() -> None:
@@ -59,6 +76,30 @@ def test_all_of_the_table_that_is_the_node_s_is_written_once(accept: str) -> Non
     assert sorted(ours) == sorted(expected)
     assert any(head.startswith("python") for head in heads)
     assert "# EOF" not in text(FIGURES, busy(), accept)
+
+
+def test_of_a_cluster_there_are_figures_by_kafka_s_names_and_of_a_node_on_its_own_there_are_none() -> None:
+    found = {
+        sample.name.removeprefix("kafka_"): sample.value
+        for family in text_string_to_metric_families(text(FIGURES, busy()))
+        for sample in family.samples
+        if sample.name in {family.name for family in OF_CLUSTER}
+    }
+    assert found == {
+        "server_replicamanager_underreplicatedpartitions": 2,
+        "server_replicamanager_underminisrpartitioncount": 1,
+        "server_replicamanager_isrshrinks_total": 5,
+        "server_replicamanager_isrexpands_total": 6,
+        "server_replicafetchermanager_maxlag": 700,
+        "controller_kafkacontroller_activecontrollercount": 1,
+        "controller_kafkacontroller_offlinepartitionscount": 3,
+        "controller_controllerstats_leaderelections_total": 40,
+        "controller_controllerstats_leaderelection_seconds_total": 2.5,
+        "controller_controllerstats_uncleanleaderelections_total": 4,
+        "muster_unclean_undone_records_total": 13,
+    }
+    alone = text(ALONE, busy())
+    assert not [family.name for family in OF_CLUSTER if family.name in alone]
 
 
 def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:

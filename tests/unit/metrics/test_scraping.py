@@ -11,6 +11,7 @@ from muster.coordinator.core.events import Loaded
 from muster.coordinator.core.records import GroupDeleted
 from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.metrics.cluster import ClusterFigures, Led
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
@@ -117,6 +118,30 @@ def test_a_topic_s_partitions_are_as_kafka_exporter_tells_them() -> None:
     told = {name: of(found, f"kafka_topic_partition_{name}", **of_partition) for name in expected}
     assert told == expected
     assert of(found, "kafka_topic_partitions", topic="t") == 4
+
+
+class LedBySome:
+    """A cluster in which this node leads the odd partitions of every topic."""
+
+    def figures(self) -> ClusterFigures:
+        return ClusterFigures()
+
+    def led(self, topic: str, partitions: range) -> list[Led | None]:
+        return [Led(number > 1, 3, 3 - number % 3) if number % 2 else None for number in partitions]
+
+
+def test_of_a_cluster_each_partition_is_told_of_by_its_leader() -> None:
+    scraped = Scraped(NumbersOnly([], {"t": 4}))
+    scraped.scraper._cluster = LedBySome()
+    found = scraped.read()
+    told = {
+        partition: [
+            of(found, f"kafka_topic_partition_{name}", topic="t", partition=partition)
+            for name in ("leader", "leader_is_preferred", "replicas", "in_sync_replica", "under_replicated_partition")
+        ]
+        for partition in "0123"
+    }
+    assert told == {"0": [None] * 5, "1": [7, 0, 3, 2, 1], "2": [None] * 5, "3": [7, 1, 3, 3, 0]}
 
 
 def test_balance_by_count_and_by_lag() -> None:

@@ -1,0 +1,58 @@
+"""What of a cluster is measured, by the node that leads it."""
+
+from typing import Any, cast
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Changes, Moved
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.metrics.cluster import ClusterFigures, Led
+from muster.coordinator.replication.elections.ledger import Counted
+from muster.coordinator.server.clustered.figures import Figures
+from tests.support.operated import Given, view
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class Node1:
+    """What is looked at of its replicas."""
+
+    me = 1
+
+    def __init__(self) -> None:
+        self.leaders = {ORDERS: None, TopicPartition("orders", 3): None}
+        self.copies: dict[Any, Any] = {}
+
+
+def figures_of(given: Given, *, controller: bool) -> Figures:
+    counted = Counted(elections=5, unclean=1, took_ms=2_500, undone=13)
+    return Figures(given.image, cast(Replicas, Node1()), counted, lambda: controller, min_isr=2)
+
+
+def test_a_leader_tells_of_what_it_leads_and_the_controller_of_what_nobody_does() -> None:
+    given = Given()
+    assert figures_of(given, controller=True).figures() == ClusterFigures(
+        under_replicated=1, offline=1, controllers=1, elections=5, elections_s=2.5, unclean=1, undone=13
+    )
+    assert figures_of(given, controller=False).figures().offline == 0
+    given.hears({"orders": {0: view(1, (1,)), 3: view(1, (1, 2))}})
+    later = figures_of(given, controller=False).figures()
+    assert (later.under_replicated, later.under_min_isr) == (2, 1)
+
+
+def test_each_partition_is_told_of_by_its_leader() -> None:
+    assert figures_of(Given(), controller=True).led("orders", range(4)) == [
+        Led(True, 3, 2),
+        None,
+        None,
+        Led(True, 3, 2),
+    ]
+
+
+def test_who_falls_out_of_sync_and_comes_back_is_counted_by_the_leader() -> None:
+    figures = figures_of(Given(), controller=False)
+    whole, short = view(1, (1, 2, 3)), view(1, (1, 3))
+    others = view(2, (2, 3))
+    elected = whole._replace(leader_epoch=8)
+    for before, after in ((whole, short), (short, whole), (short, elected), (None, short), (whole, others)):
+        figures.learned(Changes(partitions=[Moved(ORDERS, before, after)]))
+    assert (figures.figures().isr_shrinks, figures.figures().isr_expands) == (1, 1)

@@ -165,6 +165,7 @@ class ScriptedCluster:
         """And whether it says who does."""
         self._lonely = lonely
         self._producers = 0
+        self._gone: set[int] = set()
         self._appended = asyncio.Event()
 
     # The script
@@ -184,6 +185,10 @@ class ScriptedCluster:
         place = self.topics[name][partition]
         place.batches = [batch for batch in place.batches if batch[0] + batch[3] <= keep]
         self.lead(name, partition, node)
+
+    def goes(self, number: int) -> None:
+        """The node is no more, for whoever asks for metadata; it is taken off the line by `die`."""
+        self._gone.add(number)
 
     def calls(self, name: str, *nodes: int) -> list[Said]:
         """Those of this name that reached these nodes; without any, all."""
@@ -220,7 +225,7 @@ class ScriptedCluster:
         if not self._lonely:
             answer.controller_id = min(self.nodes)
         for each in self.nodes.values():
-            if each.lives:
+            if each.lives and each.node_id not in self._gone:
                 answer.brokers.add(node_id=each.node_id, host="127.0.0.1", port=each.port)
         for name in self.topics if request.all_topics else request.topics:
             if name not in self.topics:
@@ -366,8 +371,9 @@ class ScriptedCluster:
     ) -> group_pb.FindCoordinatorResponse:
         where = self.coordinators.get(request.key)
         if where is None:
-            return group_pb.FindCoordinatorResponse(error_code=NO_COORDINATOR)
-        return group_pb.FindCoordinatorResponse(node_id=where, host="127.0.0.1", port=self.nodes[where].port)
+            return group_pb.FindCoordinatorResponse(error_code=NO_COORDINATOR, in_cluster=not self._lonely)
+        port = self.nodes[where].port
+        return group_pb.FindCoordinatorResponse(node_id=where, host="127.0.0.1", port=port, in_cluster=not self._lonely)
 
     async def _offsetcommit(
         self, node: ScriptedNode, request: group_pb.OffsetCommitRequest
@@ -395,7 +401,7 @@ class ScriptedCluster:
         return answer
 
     async def _listgroups(self, node: ScriptedNode, request: group_pb.ListGroupsRequest) -> group_pb.ListGroupsResponse:
-        answer = group_pb.ListGroupsResponse()
+        answer = group_pb.ListGroupsResponse(in_cluster=not self._lonely)
         for group, where in self.coordinators.items():
             if where == node.node_id:
                 answer.groups.add(group_id=group, group_state="Stable", protocol_type="consumer", group_type="Classic")

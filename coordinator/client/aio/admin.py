@@ -16,10 +16,11 @@ from muster.coordinator.client.aio.quotas import QuotaCalls
 from muster.coordinator.client.aio.trial import Trial
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
-from muster.coordinator.client.calls.describing import describe_groups, described, listing, settings_of, status_of
+from muster.coordinator.client.calls.describing import described, settings_of, status_of
+from muster.coordinator.client.calls.everywhere import delete_groups, describe_groups, list_groups, watched
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.client.consuming.log_calls import list_offsets
+from muster.coordinator.client.consuming.log_calls import delete_records, list_offsets
 from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
@@ -169,20 +170,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
 
     async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
         """Drop records below each offset (-1: all there are); the logs' new first offsets."""
-        request = pb.DeleteRecordsRequest()
-        for topic, numbers in by_topic(before).items():
-            line = request.topics.add(name=topic)
-            for number in numbers:
-                line.partitions.add(partition_index=number, offset=before[TopicPartition(topic, number)])
-        answer = await self._transport.call(methods.DELETE_RECORDS, request, doing="deleting records")
-        marks: dict[TopicPartition, int] = {}
-        for found in answer.topics:
-            for result in found.partitions:
-                if result.error_code:
-                    about = f"{found.name}-{result.partition_index}"
-                    raise refused(result.error_code, result.error_message, about)
-                marks[TopicPartition(found.name, result.partition_index)] = result.low_watermark
-        return marks
+        return await delete_records(self._transport, {TopicPartition(*tp): offset for tp, offset in before.items()})
 
     async def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first offset at or after each time; -1 is the end, -2 the beginning."""
@@ -191,11 +179,9 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     # Groups
 
     async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """All groups by name; only those in one of `states`, of one of `types`, where any are given."""
+        """All groups by name, of all nodes; only those in one of `states`, of one of `types`, where any are given."""
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
-        answer = await self._transport.retried(methods.LIST_GROUPS, request, doing="listing groups")
-        check(answer.error_code, answer.error_message)
-        return sorted(map(listing, answer.groups), key=lambda group: group.group_id)
+        return sorted(await list_groups(self._transport, request), key=lambda group: group.group_id)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """GroupNotFound when there is none."""
@@ -218,7 +204,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         return await calls.patiently(attempt)
 
     async def describe_groups(self, groups: Iterable[str]) -> list[GroupDescription]:
-        """Those that are there, in the order given, a hundred by a call; of the node that is asked."""
+        """Those that are there, in the order given, a hundred by a call."""
         return await describe_groups(self._transport, list(groups))
 
     async def delete_groups(self, groups: Iterable[str], reason: str = "") -> None:
@@ -226,10 +212,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         names = list(groups)
         for name in names:
             check_group_id(name)
-        request = group_pb.DeleteGroupsRequest(groups_names=names, reason=reason)
-        answer = await self._transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
-        for result in answer.results:
-            check(result.error_code, result.error_message, result.group_id)
+        await delete_groups(self._transport, names, reason)
 
     async def remove_members(
         self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
@@ -240,11 +223,8 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
             request.members.add(member_id=member_id, reason=reason)
         for instance in instances or ():
             request.members.add(group_instance_id=instance, reason=reason)
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.REMOVE_MEMBERS, request, doing=f"removing members of {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.REMOVE_MEMBERS, request, f"removing members of {group!r}")
         for result in answer.members:
             check(result.error_code, result.error_message, result.member_id or result.group_instance_id)
         return [result.member_id or result.group_instance_id for result in answer.members]
@@ -252,11 +232,8 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     async def group_settings(self, group: str) -> GroupSettings:
         """What an operator has set for the group; a group that nobody has heard of has nothing set."""
         request = group_pb.DescribeGroupSettingsRequest(group_id=group)
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.DESCRIBE_GROUP_SETTINGS, request, doing=f"looking at the settings of {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.DESCRIBE_GROUP_SETTINGS, request, f"looking at the settings of {group!r}")
         return settings_of(answer)
 
     async def alter_group_settings(
@@ -281,11 +258,8 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
             validate_only=validate_only,
             reason=reason,
         )
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.ALTER_GROUP_SETTINGS, request, doing=f"changing the settings of {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.ALTER_GROUP_SETTINGS, request, f"changing the settings of {group!r}")
         return settings_of(answer)
 
     # Offsets
@@ -307,10 +281,8 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         request = group_pb.OffsetDeleteRequest(group_id=group, reason=reason)
         for topic, numbers in by_topic(list(partitions)).items():
             request.topics.add(name=topic, partition_indexes=numbers)
-        address = await GroupCalls(self._transport, group).coordinator()
-        doing = f"deleting offsets of {group!r}"
-        answer = await self._transport.call(methods.OFFSET_DELETE, request, doing=doing, address=address)
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.OFFSET_DELETE, request, f"deleting offsets of {group!r}")
         for topic_result in answer.topics:
             for result in topic_result.partitions:
                 check(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
@@ -407,12 +379,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
 
     async def watch(self, group: str) -> AsyncIterator[group_pb.WatchGroupResponse]:
         """Every change of state, generation and plan, as it becomes durable, until the caller stops listening."""
-        address = await GroupCalls(self._transport, group).coordinator()
-        request = group_pb.WatchGroupRequest(group_id=group)
-        stream = self._transport.stream(
-            methods.WATCH_GROUP, request, doing=f"watching group {group!r}", address=address
-        )
-        async for change in stream:
+        async for change in watched(self._transport, GroupCalls(self._transport, group)):
             yield change
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import GroupHolds, Held, HeldDrain, HeldPin, HeldShare
-from muster.coordinator.client.membership.group_calls import GroupCalls, check
+from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, seen_holds
 
@@ -24,14 +24,9 @@ class Control:
 
     async def group_holds(self, group: str) -> GroupHolds:
         """What is held of the group; of a group that nobody has heard of, nothing."""
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.DESCRIBE_HOLDS,
-            pb.DescribeHoldsRequest(group_id=group),
-            doing=f"looking at what is held of {group!r}",
-            address=address,
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        request = pb.DescribeHoldsRequest(group_id=group)
+        answer = await calls.once(methods.DESCRIBE_HOLDS, request, f"looking at what is held of {group!r}")
         return described(answer.holds)
 
     async def freeze_group(
@@ -151,11 +146,8 @@ class Control:
             request.expected_version = version
         request.validate_only, request.reason = validate_only, reason
         group = request.group_id
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.HOLD_GROUP, request, doing=f"holding group {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.HOLD_GROUP, request, f"holding group {group!r}")
         return Held(answer.sentence, described(answer.holds))
 
     async def _resume(
@@ -165,11 +157,8 @@ class Control:
             request.expected_version = version
         request.validate_only, request.reason = validate_only, reason
         group = request.group_id
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.RESUME_GROUP, request, doing=f"resuming group {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.RESUME_GROUP, request, f"resuming group {group!r}")
         return Held(answer.sentence, described(answer.holds))
 
 

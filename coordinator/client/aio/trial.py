@@ -6,7 +6,7 @@ from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.controls import canary_of
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import Canary
-from muster.coordinator.client.membership.group_calls import GroupCalls, check
+from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 
 
@@ -17,14 +17,9 @@ class Trial:
 
     async def canary(self, group: str) -> Canary | None:
         """The group's canary, running or over; None: it never had one."""
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.DESCRIBE_CANARY,
-            pb.DescribeCanaryRequest(group_id=group),
-            doing=f"looking at the canary of {group!r}",
-            address=address,
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        request = pb.DescribeCanaryRequest(group_id=group)
+        answer = await calls.once(methods.DESCRIBE_CANARY, request, f"looking at the canary of {group!r}")
         return canary_of(answer.canary) if answer.HasField("canary") else None
 
     async def start_canary(
@@ -54,19 +49,13 @@ class Trial:
             validate_only=validate_only,
             reason=reason,
         )
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.START_CANARY, request, doing=f"starting a canary in {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.START_CANARY, request, f"starting a canary in {group!r}")
         return canary_of(answer.canary)
 
     async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
         """Promote the candidate, or roll it back. Refused when none runs."""
         request = pb.EndCanaryRequest(group_id=group, promote=promote, reason=reason)
-        address = await GroupCalls(self._transport, group).coordinator()
-        answer = await self._transport.call(
-            methods.END_CANARY, request, doing=f"ending the canary of {group!r}", address=address
-        )
-        check(answer.error_code, answer.error_message, group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.END_CANARY, request, f"ending the canary of {group!r}")
         return canary_of(answer.canary)

@@ -1,14 +1,11 @@
 """What a node answers about itself and its groups, as values of the admin client."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import astuple
 
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.controls import controls_of
-from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
@@ -18,26 +15,10 @@ from muster.coordinator.client.described import (
     NodeCondition,
     NodeStatus,
 )
-from muster.coordinator.client.membership.group_calls import check
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.member.classic.subscription import topics_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.views import seen
-
-DESCRIBED_AT_ONCE = 100
-"""Groups in one DescribeGroups: their answer has to fit into a message."""
-
-
-async def describe_groups(transport: Transport, names: Sequence[str]) -> list[GroupDescription]:
-    """Those that are there, in the order given."""
-    found: list[GroupDescription] = []
-    for start in range(0, len(names), DESCRIBED_AT_ONCE):
-        request = group_pb.DescribeGroupsRequest(groups=names[start : start + DESCRIBED_AT_ONCE])
-        answer = await transport.retried(methods.DESCRIBE_GROUPS, request, doing="describing groups")
-        check(answer.error_code, "")
-        there = (group for group in answer.groups if not group.error_code and group.group_state != "Dead")
-        found += [described(group, transport.bootstrap) for group in there]
-    return found
 
 
 def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:

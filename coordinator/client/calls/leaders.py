@@ -39,6 +39,8 @@ BACKOFF_MS: Final = 100
 BACKOFF_MAX_MS: Final = 1_000
 LOOK_MS: Final = 3_000
 """What a node has at hand it says at once: after so long without a word another one is asked."""
+ANSWER_MS: Final = 6_000
+"""A coordinator gives an answer up that could not be committed for 5 s (offsets.commit.timeout.ms)."""
 SUSPECT_MS: Final = 1_000
 """A leader that is silent for so long beyond what it was given may be one no more."""
 MAX_TOPICS: Final = 100_000
@@ -87,12 +89,15 @@ class Leaders:
 
     def __init__(self, transport: Transport) -> None:
         self.shared = False
+        self.in_cluster = False
+        """A node has said so; the others may not be known yet."""
         self._transport = transport
         self._nodes: dict[int, str] = {}
         self._topics: dict[str, _Topic] = {}
         self._missing: set[str] = set()
         self._doubted: set[TopicPartition] = set()
         self._wanted: set[str] = set()
+        self._curious = False
         self._listeners: list[Callable[[], None]] = []
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
         self._looked_ms: int | None = None
@@ -147,7 +152,7 @@ class Leaders:
         """Take in what a node says of its cluster; of a leader epoch that is over nothing is taken."""
         if not answer.HasField("controller_id"):
             return
-        self.shared = True
+        self.shared = self.in_cluster = True
         if answer.brokers:
             self._nodes = {node.node_id: address_of(node.host, node.port) for node in answer.brokers}
             self._transport.know(self.nodes)
@@ -188,6 +193,18 @@ class Leaders:
         self._wanted.update(tp[0] for tp in places)
         self._look()
 
+    def hear(self, *, in_cluster: bool) -> None:
+        """A node says whether it is one of a cluster: if so, find out who the others are, should this one go."""
+        if in_cluster and not self.shared:
+            self.in_cluster = self._curious = True
+            self._look()
+
+    async def all_nodes(self) -> list[str]:
+        """HOST:PORT of every node of the cluster, as it is told now; nothing where nodes share none."""
+        doing = "looking up the nodes"
+        await self._transport.call(METADATA, pb.MetadataRequest(), doing=doing, timeout_ms=self.look_ms)
+        return self.nodes
+
     async def news(self) -> None:
         """Wait until something was heard of leaders, and no longer than a look at them takes its turn."""
         if self._news is None or self._news.done():
@@ -209,11 +226,11 @@ class Leaders:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _look(self) -> None:
-        if (self._doubted or self._wanted) and (self._task is None or self._task.done()):
+        if (self._doubted or self._wanted or self._curious) and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._ask_around())
 
     async def _ask_around(self) -> None:
-        while self._doubted or self._wanted:
+        while self._doubted or self._wanted or self._curious:
             await self._wait_for_turn()
             doubted, wanted = set(self._doubted), set(self._wanted)
             request = pb.MetadataRequest(topics=sorted(wanted | {tp.topic for tp in doubted}))
@@ -224,6 +241,7 @@ class Leaders:
                 continue
             except ClientError:
                 pass  # Whoever asks for the records themselves hears the same.
+            self._curious = False
             self._wanted -= wanted
             # Those that have no leader still are asked for again by whoever wants them.
             self._doubted -= doubted
@@ -238,6 +256,16 @@ class Leaders:
             else:
                 await asyncio.sleep(max(0, self._looked_ms + self._backoff.next_ms() - now) / 1000)
         self._looked_ms = steady_ms()
+
+    @property
+    def answer_ms(self) -> int | None:
+        """How long to wait for a group's coordinator, which answers within offsets.commit.timeout.ms there; or None."""
+        return min(ANSWER_MS, self._transport.config.request_timeout_ms) if self.shared else None
+
+    def heartbeat_ms(self, session_timeout_ms: int, interval_ms: int) -> int:
+        """How long to wait for the answer to a heartbeat: in a cluster somebody else may be the coordinator by now."""
+        most = min(self._transport.config.request_timeout_ms, session_timeout_ms)
+        return min(most, max(interval_ms, SUSPECT_MS)) if self.shared else most
 
     @property
     def look_ms(self) -> int | None:

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 
 from muster.coordinator.client.calls.leaders import ONE_NODE
 from muster.coordinator.client.calls.leading import Refusals, at_leaders
-from muster.coordinator.client.calls.methods import LIST_OFFSETS
+from muster.coordinator.client.calls.methods import DELETE_RECORDS, LIST_OFFSETS
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import refusal
 from muster.coordinator.client.types import OffsetAndTimestamp, TopicPartition
+from muster.coordinator.member.classic.subscription import by_topic
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 LATEST = -1
@@ -56,6 +57,34 @@ async def list_offsets(
 
     await at_leaders(transport, times, attempt, timeout_ms)
     return found
+
+
+async def delete_records(transport: Transport, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Drop records below each offset (-1: all there are); the logs' new first offsets. The first refusal is raised."""
+    marks: dict[TopicPartition, int] = {}
+
+    async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
+        request = pb.DeleteRecordsRequest()
+        for topic, numbers in by_topic(places).items():
+            line = request.topics.add(name=topic)
+            for number in numbers:
+                line.partitions.add(partition_index=number, offset=before[TopicPartition(topic, number)])
+        answer = await transport.call(
+            DELETE_RECORDS, request, doing="deleting records", address=address or None, timeout_ms=patience_ms
+        )
+        refused: Refusals = {}
+        for found in answer.topics:
+            for result in found.partitions:
+                key = TopicPartition(found.name, result.partition_index)
+                if result.error_code:
+                    about, name = f"{found.name}-{result.partition_index}", pb.ErrorCode.Name(result.error_code)
+                    refused[key] = refusal(result.error_code, name, result.error_message, about)
+                else:
+                    marks[key] = result.low_watermark
+        return refused
+
+    await at_leaders(transport, before, attempt)
+    return marks
 
 
 async def end_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

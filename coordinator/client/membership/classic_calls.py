@@ -76,7 +76,9 @@ class ClassicCalls:
             heartbeat_request(self._settings, action),
             doing=f"heartbeat to group {self._settings.group_id!r}",
             address=await self._calls.coordinator(),
-            timeout_ms=min(self._transport.config.request_timeout_ms, self._settings.session_timeout_ms),
+            timeout_ms=self._transport.leaders.heartbeat_ms(
+                self._settings.session_timeout_ms, self._settings.heartbeat_interval_ms
+            ),
         )
         return ev.HeartbeatAnswered(
             action.token,

@@ -30,7 +30,9 @@ class ConsumerCalls:
             self.request(action),
             doing=f"heartbeat to group {self._settings.group_id!r}",
             address=await self._calls.coordinator(),
-            timeout_ms=min(self._transport.config.request_timeout_ms, self._settings.session_timeout_ms),
+            timeout_ms=self._transport.leaders.heartbeat_ms(
+                self._settings.session_timeout_ms, self._settings.heartbeat_interval_ms
+            ),
         )
         return self.answered(action.token, answer)
 

@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from google.protobuf.message import Message
+
+from muster.coordinator.client.calls.leaders import address_of
 from muster.coordinator.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
 from muster.coordinator.client.calls.transport import Patience, Transport
 from muster.coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
@@ -16,6 +19,8 @@ from muster.coordinator.views.seen import lag_of
 log = logging.getLogger("muster.client")
 
 T = TypeVar("T")
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response")
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
 NO_OFFSET = -1
@@ -38,6 +43,19 @@ def check_group_id(group_id: str) -> None:
             f"the group id {group_id[:20] + '...'!r} has {len(group_id):,} characters; expected at most "
             f"{MAX_GROUP_ID_CHARS:,}; choose a shorter one"
         )
+
+
+class Answer(Protocol):
+    """What the answers about one group have in common."""
+
+    @property
+    def error_code(self) -> Any: ...
+
+    @property
+    def error_message(self) -> str: ...
+
+
+Answered = TypeVar("Answered", bound=Answer)
 
 
 class GroupPosition(NamedTuple):
@@ -76,14 +94,47 @@ class GroupCalls:
         if self._address is None:
             doing = f"finding the coordinator of group {self.group_id!r}"
             request = pb.FindCoordinatorRequest(key=self.group_id, group_protocol=self._group_protocol)
-            bootstrap = self._transport.bootstrap
-            answer = await self._transport.call(FIND_COORDINATOR, request, doing=doing, address=bootstrap)
+            bootstrap, leaders = self._transport.bootstrap, self._transport.leaders
+            answer = await self._transport.call(
+                FIND_COORDINATOR, request, doing=doing, address=bootstrap, timeout_ms=leaders.look_ms
+            )
+            leaders.hear(in_cluster=answer.in_cluster)
             check(answer.error_code, answer.error_message, self.group_id)
-            self._address = f"{answer.host}:{answer.port}" if answer.host else bootstrap
+            self._address = address_of(answer.host, answer.port) if answer.host else bootstrap
         return self._address
 
     def forget_coordinator(self) -> None:
         self._address = None
+
+    async def _call(self, method: Method[Request, Response], request: Request, doing: str, address: str) -> Response:
+        """What is answered as soon as it is durable."""
+        patience_ms = self._transport.leaders.answer_ms
+        return await self._transport.call(method, request, doing=doing, address=address, timeout_ms=patience_ms)
+
+    async def once(self, method: Method[Request, Answered], request: Request, doing: str) -> Answered:
+        """A call whose answer says of itself whether it was refused; raises that.
+
+        Made again where it was not taken in: by a node that does not coordinate the group (yet), or by one of a cluster
+        that cannot be reached, unless what is asked might be done twice.
+        """
+        patience = Patience(self._transport)
+        while True:
+            asked = False
+            try:
+                address = await self.coordinator()
+                asked = True
+                answer = await self._transport.call(method, request, doing=doing, address=address)
+                check(answer.error_code, answer.error_message, self.group_id)
+                return answer
+            except (Refused, Unreachable) as error:
+                self.forget_coordinator()
+                again = (
+                    error.code in TRY_AGAIN
+                    if isinstance(error, Refused)
+                    else self._transport.leaders.shared and (method.idempotent or not asked)
+                )
+                if not again or not await patience.another_try(error):
+                    raise
 
     async def say_goodbye(self, method: Method[Any, Any], request: Any) -> None:
         """Tell the coordinator, once and not for long, that a member leaves."""
@@ -130,7 +181,7 @@ class GroupCalls:
 
         async def attempt(address: str) -> None:
             doing = f"committing offsets of group {self.group_id!r}"
-            answer = await self._transport.call(OFFSET_COMMIT, request, doing=doing, address=address)
+            answer = await self._call(OFFSET_COMMIT, request, doing, address)
             for topic in answer.topics:
                 for partition in topic.partitions:
                     about = f"{topic.name}-{partition.partition_index}"
@@ -157,7 +208,7 @@ class GroupCalls:
 
         async def attempt(address: str) -> pb.OffsetFetchResponse:
             doing = f"fetching offsets of group {self.group_id!r}"
-            answer = await self._transport.call(OFFSET_FETCH, request, doing=doing, address=address)
+            answer = await self._call(OFFSET_FETCH, request, doing, address)
             check(answer.error_code, answer.error_message, self.group_id)
             for topic in answer.topics:
                 for partition in topic.partitions:
@@ -202,7 +253,7 @@ class GroupCalls:
 
         async def attempt(address: str) -> pb.OffsetFetchResponse:
             doing = f"measuring the lag of group {self.group_id!r}"
-            answer = await self._transport.call(OFFSET_FETCH, request, doing=doing, address=address)
+            answer = await self._call(OFFSET_FETCH, request, doing, address)
             check(answer.error_code, answer.error_message, self.group_id)
             return answer
 

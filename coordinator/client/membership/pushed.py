@@ -58,6 +58,7 @@ class Pushed:
         self._timeout_ms = min(
             transport.config.request_timeout_ms, settings.session_timeout_ms // HEARTBEATS_IN_SESSION
         )
+        self._leaders = transport.leaders
         self._session = MemberSession(
             transport, calls, settings, opened=self._opened, lost=self._lost, heard=self._heard
         )
@@ -106,6 +107,9 @@ class Pushed:
 
     def _lost(self) -> None:
         self._send(ev.SessionLost())
+        if self._leaders.shared and self._machine.generation >= 0:
+            # Who broke it off may be dead, and somebody else the coordinator: that is found out at once.
+            self._tell(ErrorCode.NOT_COORDINATOR, "the stream broke", self._machine.generation)
 
     def _listen(self) -> None:
         """A heartbeat that wants no answer: from here on the coordinator speaks first."""

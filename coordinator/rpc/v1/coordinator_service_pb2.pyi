@@ -74,7 +74,7 @@ class FindCoordinatorRequest(_message.Message):
     def __init__(self, key: _Optional[str] = ..., group_protocol: _Optional[str] = ...) -> None: ...
 
 class FindCoordinatorResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "node_id", "host", "port", "partition")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "node_id", "host", "port", "partition", "in_cluster")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class FindCoordinatorResponse(_message.Message):
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -89,7 +90,8 @@ class FindCoordinatorResponse(_message.Message):
     host: str
     port: int
     partition: int
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+    in_cluster: bool
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., partition: _Optional[int] = ..., in_cluster: bool = ...) -> None: ...
 
 class JoinGroupProtocol(_message.Message):
     __slots__ = ("name", "metadata")
@@ -610,16 +612,18 @@ class ListedGroup(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., group_state: _Optional[str] = ..., group_type: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "groups")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "groups", "in_cluster")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     groups: _containers.RepeatedCompositeFieldContainer[ListedGroup]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ...) -> None: ...
+    in_cluster: bool
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ..., in_cluster: bool = ...) -> None: ...
 
 class DescribeGroupsRequest(_message.Message):
     __slots__ = ("groups",)

@@ -46,8 +46,17 @@ class ClusterGroupCoordinator(GroupCoordinator):
                 error_message=f"nobody coordinates shard {shard} of the groups right now; ask again",
                 node_id=-1,
                 partition=shard,
+                in_cluster=True,
             )
-        return pb.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port, partition=shard)
+        return pb.FindCoordinatorResponse(
+            node_id=node.node_id, host=node.host, port=node.port, partition=shard, in_cluster=True
+        )
+
+    async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
+        """This node's groups, which are not all."""
+        answer = await super().list_groups(request, call)
+        answer.in_cluster = True
+        return answer
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         """Where an end is asked for that nobody has asked for of late, its leader is waited for, once."""

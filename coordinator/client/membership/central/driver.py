@@ -208,7 +208,9 @@ class CentralDriver(Performing[ce.CentralEvent]):
         return answer
 
     def _read_where_it_is_planned(self, address: str) -> None:
-        """Every node is a log of its own: what this one plans and keeps positions of is what lies here."""
+        """A node on its own is a log of its own: what it plans and keeps positions of is what lies here."""
+        if self._transport.leaders.in_cluster:
+            return
         self._transport.read_from(address)
         if address != self._home and address not in self._transport.config.servers:
             log.warning(

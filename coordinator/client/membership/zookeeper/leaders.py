@@ -1,11 +1,14 @@
 """Which of the registered nodes a consumer of the ZooKeeper era reads from: the one that leads its topics.
 
-Every node is a log of its own, so the wrong one knows nothing of a topic, and would answer with nothing for ever.
+A node on its own is a log of its own, so the wrong one knows nothing of a topic, and would answer with nothing for
+ever. Of nodes that share a cluster each says who leads what; any of them is a beginning.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from muster.coordinator.client.calls.leaders import address_of
 from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.connect import Session
@@ -13,6 +16,9 @@ from muster.coordinator.zookeeper.consumer import at_most
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 log = logging.getLogger("muster.client")
+
+BETWEEN_NODES: Final = "REPLICATION"
+"""The listener that nodes of a cluster register for each other."""
 
 
 class LedApart(ZooKeeperError):
@@ -35,7 +41,8 @@ class Leaders:
         Raises LedApart.
         """
         self._say_what_is_missing(view, mine)
-        if apart := told_apart(topics):
+        apart = told_apart(topics)
+        if apart and not (await nodes(self._session)).shared:
             raise LedApart(f"{apart}; read them with a consumer, and in a group, for each node")
         if topics and self._leader != (leader := next(iter(topics.values()))):
             self._leader = leader
@@ -43,11 +50,11 @@ class Leaders:
 
     async def search(self) -> bool:
         """Speak to the leader, or, while no topic says who that is, to any node. Whether one is registered."""
-        doors = await nodes(self._session)
-        chosen = [door for broker_id, door in doors.items() if self._leader in (None, broker_id)]
+        doors, shared = await nodes(self._session)
+        chosen = [door for broker_id, door in doors.items() if shared or self._leader in (None, broker_id)]
         if chosen and not self._named:
             self._use(chosen)
-        elif chosen and self._leader is not None and not set(chosen) & set(self._named):
+        elif chosen and not shared and self._leader is not None and not set(chosen) & set(self._named):
             self._say_once(
                 f"the topics of this consumer are led by node {self._leader} at {chosen[0]}, which bootstrap.servers "
                 f"({', '.join(self._named)}) does not name: unless it is the same node, there is nothing to read; "
@@ -85,15 +92,27 @@ def told_apart(topics: Mapping[str, int]) -> str:
     return f"every node is a log of its own, and these topics are led by different ones: {named}"
 
 
-async def nodes(session: Session) -> dict[int, str]:
-    """HOST:PORT of every registered node that answers gRPC, by broker id. Raises MalformedZnode."""
+class Nodes(NamedTuple):
+    """HOST:PORT of every registered node that answers gRPC, by broker id, and whether they share a cluster."""
+
+    doors: dict[int, str]
+    shared: bool
+
+
+async def nodes(session: Session) -> Nodes:
+    """Raises MalformedZnode."""
     ids = [int(each) for each in await session.children(paths.BROKER_IDS) or () if paths.is_decimal(each)]
 
-    async def door(broker_id: int) -> tuple[str, int] | None:
+    async def registered(broker_id: int) -> paths.BrokerRegistration | None:
         path = paths.broker(broker_id)
         node = await session.get(path)
-        return paths.read_broker(path, node.data).grpc if node is not None else None
+        return paths.read_broker(path, node.data) if node is not None else None
 
     wanted = sorted(ids)
-    found = zip(wanted, await at_most(wanted, door), strict=True)
-    return {broker_id: f"[{at[0]}]:{at[1]}" if ":" in at[0] else f"{at[0]}:{at[1]}" for broker_id, at in found if at}
+    found = {
+        broker_id: each
+        for broker_id, each in zip(wanted, await at_most(wanted, registered), strict=True)
+        if each is not None
+    }
+    doors = {broker_id: address_of(*each.grpc) for broker_id, each in found.items() if each.grpc is not None}
+    return Nodes(doors, any(each.door(BETWEEN_NODES) is not None for each in found.values()))

@@ -34,7 +34,7 @@ def play(story: Story, nodes: int = 3, *, lonely: bool = False) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits are Kafka's; here nobody has to be spared."""
     monkeypatch.setattr(leading, "BACKOFF_MS", 5)
     monkeypatch.setattr(leading, "BACKOFF_MAX_MS", 40)

@@ -1,0 +1,126 @@
+"""What concerns groups of several coordinators: in a cluster each node has its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final
+
+from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.describing import described, listing
+from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.described import GroupDescription, GroupListing
+from muster.coordinator.client.errors import Unreachable
+from muster.coordinator.client.membership.group_calls import NOT_AVAILABLE, NOT_COORDINATOR, GroupCalls, check
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+DESCRIBED_AT_ONCE: Final = 100
+"""Groups in one DescribeGroups: their answer has to fit into a message."""
+ELSEWHERE: Final = frozenset({NOT_AVAILABLE, NOT_COORDINATOR})
+
+
+async def list_groups(transport: Transport, request: pb.ListGroupsRequest) -> Iterable[GroupListing]:
+    """Of the node that is asked, or of all nodes of its cluster: asked anew while one of them goes down."""
+    doing = "listing groups"
+    answer = await transport.retried(methods.LIST_GROUPS, request, doing=doing)
+    check(answer.error_code, answer.error_message)
+    if not answer.in_cluster:
+        return map(listing, answer.groups)
+    patience = Patience(transport)
+    while True:
+        try:
+            answers = await asyncio.gather(
+                *(
+                    transport.call(methods.LIST_GROUPS, request, doing=doing, address=node)
+                    for node in await transport.leaders.all_nodes()
+                )
+            )
+            break
+        except Unreachable as error:
+            if not await patience.another_try(error):
+                raise error.after(patience.waited_ms) from error
+    for answer in answers:
+        check(answer.error_code, answer.error_message)
+    # One that moved meanwhile may have been told twice.
+    return {group.group_id: listing(group) for answer in answers for group in answer.groups}.values()
+
+
+async def describe_groups(transport: Transport, names: Sequence[str]) -> list[GroupDescription]:
+    """Those that are there, in the order given. In a cluster what one node does not coordinate is asked of all."""
+    found: dict[str, GroupDescription] = {}
+    for start in range(0, len(names), DESCRIBED_AT_ONCE):
+        request = pb.DescribeGroupsRequest(groups=names[start : start + DESCRIBED_AT_ONCE])
+        answer = await transport.retried(methods.DESCRIBE_GROUPS, request, doing="describing groups")
+        check(answer.error_code, "")
+        found |= there(answer, transport.bootstrap)
+        elsewhere = [group.group_id for group in answer.groups if group.error_code in ELSEWHERE]
+        if elsewhere:
+            found |= await described_elsewhere(transport, pb.DescribeGroupsRequest(groups=elsewhere))
+    return [found[name] for name in names if name in found]
+
+
+async def described_elsewhere(transport: Transport, request: pb.DescribeGroupsRequest) -> dict[str, GroupDescription]:
+    nodes = await transport.leaders.all_nodes()
+    answers = await asyncio.gather(
+        *(transport.call(methods.DESCRIBE_GROUPS, request, doing="describing groups", address=node) for node in nodes),
+        return_exceptions=True,
+    )
+    found: dict[str, GroupDescription] = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, Unreachable):
+            continue  # A node that goes down: its groups have no coordinator right now.
+        if isinstance(answer, BaseException):
+            raise answer
+        found |= there(answer, node)
+    return found
+
+
+def there(answer: pb.DescribeGroupsResponse, address: str) -> dict[str, GroupDescription]:
+    groups = (group for group in answer.groups if not group.error_code and group.group_state != "Dead")
+    return {group.group_id: described(group, address) for group in groups}
+
+
+async def delete_groups(transport: Transport, names: Sequence[str], reason: str) -> None:
+    """The first refusal is raised after all were tried."""
+    request = pb.DeleteGroupsRequest(groups_names=names, reason=reason)
+    answer = await transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
+    results = list(answer.results)
+    for place, result in enumerate(results):
+        if result.error_code in ELSEWHERE:
+            results[place] = await deleted(transport, result.group_id, reason)
+    for result in results:
+        check(result.error_code, result.error_message, result.group_id)
+
+
+async def deleted(transport: Transport, group: str, reason: str) -> pb.DeletedGroup:
+    async def attempt(address: str) -> pb.DeletedGroup:
+        request = pb.DeleteGroupsRequest(groups_names=[group], reason=reason)
+        answer = await transport.call(
+            methods.DELETE_GROUPS, request, doing=f"deleting group {group!r}", address=address
+        )
+        result = answer.results[0]
+        if result.error_code in ELSEWHERE:
+            check(result.error_code, result.error_message, group)
+        return result
+
+    return await GroupCalls(transport, group).patiently(attempt)
+
+
+async def watched(transport: Transport, calls: GroupCalls) -> AsyncIterator[pb.WatchGroupResponse]:
+    """What the group's coordinator tells of it, whichever node that is; without a cluster until the stream breaks."""
+
+    async def known(address: str) -> str:
+        return address
+
+    doing = f"watching group {calls.group_id!r}"
+    address, patience = await calls.coordinator(), Patience(transport)
+    while True:
+        request = pb.WatchGroupRequest(group_id=calls.group_id)
+        try:
+            async for change in transport.stream(methods.WATCH_GROUP, request, doing=doing, address=address):
+                patience = Patience(transport)
+                yield change
+            return
+        except Unreachable as error:
+            if not transport.leaders.shared or not await patience.another_try(error):
+                raise
+        calls.forget_coordinator()
+        address = await calls.patiently(known)

@@ -1,0 +1,207 @@
+"""Members and operators of a cluster whose coordinators move (K3, K4), against nodes that do as the test says."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muster.coordinator.client.aio import Admin, Consumer
+from muster.coordinator.client.calls import leaders as leading
+from muster.coordinator.client.errors import GroupNotFound, UnknownTopic
+from tests.support.scripted_cluster import BROKEN, ScriptedCluster
+from tests.unit.client.cluster.test_following_leaders import batch, consumer, play, producer, quick, read, send, until
+
+__all__ = ["quick"]
+
+
+def member(cluster: ScriptedCluster, **more: Any) -> Consumer:
+    given = {
+        "group_id": "g",
+        "group_protocol": "consumer",
+        "group_membership": "poll",
+        "enable_auto_commit": False,
+    }
+    return consumer(cluster, **(given | more))
+
+
+def admin(cluster: ScriptedCluster, through: int = 1) -> Admin:
+    return Admin(bootstrap_servers=cluster.nodes[through].address, retry_backoff_ms=5, reconnect_backoff_ms=10)
+
+
+def beats(cluster: ScriptedCluster, *nodes: int) -> int:
+    return len(cluster.calls("ConsumerGroupHeartbeat", *nodes))
+
+
+@pytest.mark.parametrize("how", ["told", "dead", "nobody for a while", "silent"])
+def test_a_member_follows_its_coordinator_without_joining_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K3 and K4: 16, a broken connection, 15 and silence; it goes on with its partitions, under its id and epoch."""
+    if how == "silent":
+        monkeypatch.setattr(leading.Leaders, "heartbeat_ms", lambda *given: 60)
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2)
+        cluster.coordinators["g"] = 3
+        lost: list[Any] = []
+        async with member(cluster) as reader, producer(cluster) as writer:
+            await reader.subscribe(["t"], **dict.fromkeys(("on_revoke", "on_lost"), lambda *said: lost.append(said)))
+            await send(writer, "t", b"a")
+            assert await read(reader, 1) == [b"a"]
+            was = reader.consumer_group_metadata()
+            if how == "dead":
+                await cluster.nodes[3].die()
+            if how == "silent":
+                cluster.nodes[3].awake.clear()
+            if how == "nobody for a while":
+                cluster.coordinators["g"] = None
+                looked = len(cluster.calls("FindCoordinator"))
+                await until(lambda: len(cluster.calls("FindCoordinator")) > looked + 1)
+                await send(writer, "t", b"b")
+                assert await read(reader, 1) == [b"b"]
+            cluster.coordinators["g"] = 1
+            await until(lambda: beats(cluster, 1) > 2)
+            await send(writer, "t", b"c")
+            assert await read(reader, 1) == [b"c"]
+            await reader.commit()
+            assert reader.consumer_group_metadata() == was
+            assert (lost, dict(cluster.joins)) == ([], {was.member_id: 1})
+            assert cluster.committed[("g", "t", 0)][0] >= 2
+            cluster.nodes[3].awake.set()
+
+    play(story)
+
+
+def test_who_knows_one_node_hears_of_the_others_from_the_first_that_it_finds_its_coordinator_by() -> None:
+    """K3: bootstrap.servers is a beginning, for who reads no log as well: its only bootstrap server dies."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t")
+        cluster.coordinators["g"] = 1
+        async with member(cluster) as reader:
+            await reader.subscribe(["^t.*"])
+            cluster.said.clear()
+            await until(lambda: beats(cluster, 1) > 1 and reader._core.transport.leaders.shared)
+            await cluster.nodes[1].die()
+            cluster.coordinators["g"] = 2
+            await until(lambda: beats(cluster, 2) > 1)
+            assert sum(cluster.joins.values()) == 1
+
+    play(story)
+
+
+def test_a_lonely_node_is_not_asked_for_others() -> None:
+    """A single node stays as it was: FindCoordinator once, and Metadata for the topics that are subscribed to."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 1)
+        cluster.coordinators["g"] = 1
+        async with member(cluster) as reader:
+            await reader.subscribe(["t"])
+            await until(lambda: beats(cluster) > 2)
+            assert len(cluster.calls("FindCoordinator")) == 1
+            assert [list(said.request.topics) for said in cluster.calls("Metadata")] == [["t"]]
+            assert len(reader._core.transport._channels) == 1
+        async with admin(cluster) as operator:
+            cluster.said.clear()
+            await operator.list_groups()
+            await operator.describe_groups(["g"])
+            await operator.delete_groups(["g"])
+            assert [said.name for said in cluster.said] == ["ListGroups", "DescribeGroups", "DeleteGroups"]
+
+    play(story, 1, lonely=True)
+
+
+def test_operators_hear_of_the_groups_of_all_nodes() -> None:
+    """K3: list_groups asks all nodes; what is about a group goes to its coordinator, whichever node was named."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.coordinators |= {"a": 1, "b": 2, "c": 3, "nobody": None}
+        async with admin(cluster, through=2) as operator:
+            assert [group.group_id for group in await operator.list_groups()] == ["a", "b", "c"]
+            found = await operator.describe_groups(["c", "a", "nobody", "b"])
+            assert [(each.group_id, each.coordinator) for each in found] == [
+                ("c", cluster.nodes[3].address),
+                ("a", cluster.nodes[1].address),
+                ("b", cluster.nodes[2].address),
+            ]
+            await operator.delete_groups(["a", "b", "c"])
+            assert cluster.coordinators == {"nobody": None}
+
+    play(story)
+
+
+def test_a_list_of_groups_is_whole_or_waited_for() -> None:
+    """A node that dies under way: who lists groups asks anew, until those that are told of are the ones that answer."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.coordinators |= {"a": 1, "b": 2, "c": 3}
+        async with admin(cluster) as operator:
+
+            async def die(request: Any, truth: Any) -> Any:
+                cluster.coordinators["c"] = 1
+                cluster.goes(3)
+                return BROKEN
+
+            cluster.nodes[3].next("ListGroups", die)
+            assert [group.group_id for group in await operator.list_groups()] == ["a", "b", "c"]
+
+    play(story)
+
+
+def test_records_are_deleted_and_offsets_listed_where_they_are_led() -> None:
+    """K3: by calls to each leader, made again where a partition has moved."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 1, 2, 3)
+        for number in range(3):
+            cluster.append("t", number, batch(b"a", b"b", b"c"))
+        async with admin(cluster) as operator:
+            ends = await operator.list_offsets({("t", number): -1 for number in range(3)})
+            assert [at.offset for at in ends.values()] == [3, 3, 3]
+            cluster.lead("t", 1, 3)
+            await cluster.nodes[2].die()
+            marks = await operator.delete_records({("t", number): number for number in range(3)})
+            assert {tp.partition: mark for tp, mark in marks.items()} == {0: 0, 1: 1, 2: 2}
+            starts = await operator.list_offsets({("t", number): -2 for number in range(3)})
+            assert {tp.partition: at.offset for tp, at in starts.items()} == {0: 0, 1: 1, 2: 2}
+
+    play(story)
+
+
+def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with admin(cluster) as operator:
+            with pytest.raises(UnknownTopic, match="nowhere-0"):
+                await operator.list_offsets({("nowhere", 0): -1})
+
+    play(story)
+
+
+def test_a_group_that_is_not_there_is_refused_by_its_coordinator() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.coordinators["g"] = 3
+        async with admin(cluster) as operator:
+
+            async def dead(request: Any, truth: Any) -> Any:
+                answer = await truth()
+                answer.groups[0].group_state = "Dead"
+                return answer
+
+            cluster.nodes[3].next("DescribeGroups", dead)
+            with pytest.raises(GroupNotFound):
+                await operator.describe_group("g")
+
+    play(story)
+
+
+def test_a_commit_is_made_where_the_group_is_coordinated_by_then() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 1)
+        cluster.coordinators["g"] = 2
+        async with admin(cluster) as operator:
+            await operator.alter_offsets("g", {("t", 0): 5})
+            cluster.coordinators["g"] = 3
+            moving = asyncio.ensure_future(operator.alter_offsets("g", {("t", 0): 6}))
+            await moving
+            assert cluster.committed == {("g", "t", 0): (6, -1)}
+
+    play(story)

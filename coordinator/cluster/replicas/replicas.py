@@ -41,6 +41,11 @@ class Replicas(Roles):
 
     def learn(self, image: Image, changes: Changes, now_ms: int) -> None:
         """The image has changed. Takes the steps that follow, unit by unit."""
+        self.learn_units(self.begin(image, changes), now_ms)
+
+    def begin(self, image: Image, changes: Changes) -> list[TopicPartition]:
+        """The first part of `learn`, for who takes the other in steps: the units that are to be given to `learn_units`,
+        each once, before another image is begun."""
         self._image = image
         for node_id in changes.nodes:
             self._meet(node_id)
@@ -50,12 +55,27 @@ class Replicas(Roles):
             known = self._image.topics.get(name)
             self._shelf.forgotten(name, None if known is None else known.topic_id)
         units = dict.fromkeys(unit_of(moved.place) for moved in changes.partitions)
-        for name in changes.configs:
-            units.update(dict.fromkeys(unit for unit in self.leaders if unit.topic == name))
-        for unit in units:
-            self._learn(unit, now_ms)
+        if changes.configs:
+            set_anew = set(changes.configs)
+            units.update(dict.fromkeys(unit for unit in self.leaders if unit.topic in set_anew))
         if self.copying.is_limited:
             self._look_at_copies(changes)
+        return list(units)
+
+    def lay_down(self, units: Iterable[TopicPartition]) -> None:
+        """Lead and copy no more what is to be led or copied in another epoch: nothing of it is written from here on,
+        until it is learned."""
+        for unit in units:
+            _, epoch = self.leader_of(unit)
+            leader, copy = self.leaders.get(unit), self.copies.get(unit)
+            if leader is not None and leader.epoch != epoch:
+                self._stop_leading(unit)
+            if copy is not None and copy.follower.epoch != epoch:
+                self._stop_copying(unit)
+
+    def learn_units(self, units: Iterable[TopicPartition], now_ms: int) -> None:
+        for unit in units:
+            self._learn(unit, now_ms)
 
     def _look_at_copies(self, changes: Changes) -> None:
         """A9: which copies come slowly has changed with these."""

@@ -1,7 +1,7 @@
 """The long poll by which a node hears how the cluster stands, and tells what of it is offline here (N1 to N3)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from muster.coordinator.cluster.controller.events import Offline
@@ -29,7 +29,7 @@ class Polling:
         controller: Callable[[], int | None],
         node_epoch: Callable[[], int],
         register_anew: Callable[[], None],
-        learned: Callable[[Changes], None],
+        learned: Callable[[Changes], Awaitable[None]],
         broke: Callable[[int], None],
     ) -> None:
         """controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
@@ -66,9 +66,9 @@ class Polling:
         except LinkError:
             self._broke(controller)
             return False
-        return self._take(answer, epoch)
+        return await self._take(answer, epoch)
 
-    def _take(self, answer: ClusterState, epoch: int) -> bool:
+    async def _take(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:
             gone = any(each.id == self._replicas.me and each.status is NodeStatus.GONE for each in answer.nodes)
             if gone and epoch == self._node_epoch():
@@ -78,5 +78,5 @@ class Polling:
             return False
         changes = self._image.apply(answer)
         if changes is not None:
-            self._learned(changes)
+            await self._learned(changes)
         return True

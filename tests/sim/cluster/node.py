@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus
+from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
 from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
 from muster.coordinator.cluster.lease import lease_of
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
@@ -437,11 +437,34 @@ class SimNode:
             elif outcome.error != ErrorCode.NONE:
                 wait_ms = RETRY_MS
             elif (changes := self.image.apply(outcome)) is not None:
-                self.replicas.learn(self.image, changes, self.now())
+                self._learn_in_steps(changes)
+                return
             self._settle()
             self.later(wait_ms, self._poll)
 
         self._ask(f"n{controller}", poll, polled, by="poll")
+
+    def _learn_in_steps(self, changes: Changes) -> None:
+        """All at once, or as a node does it where there are many: other things happen in between, but no poll."""
+        units = self.replicas.begin(self.image, changes)
+        if self.world.chance(0.8):
+            self.replicas.learn_units(units, self.now())
+            units = []
+        else:
+            self.replicas.lay_down(units)
+        self._polling = True
+
+        def step() -> None:
+            self._settle()
+            if units:
+                self.replicas.learn_units([units.pop(0)], self.now())
+                self._settle()
+                self.later(self.world.between(1, 60), step)
+            else:
+                self._polling = False
+                self._poll()
+
+        self.later(self.world.between(1, 60), step) if units else step()
 
     def _broken(self, node: int) -> None:
         """C9: whose connection broke is looked at by the controller, or, where that is the controller, by this node."""

@@ -90,9 +90,12 @@ class Given:
             controller=lambda: controller,
             node_epoch=lambda: epoch,
             register_anew=lambda: self.told.append("anew"),
-            learned=self.told.append,
+            learned=self.learned,
             broke=lambda node: self.told.append(("broke", node)),
         )
+
+    async def learned(self, changes: Changes) -> None:
+        self.told.append(changes)
 
     def desk(self) -> FetchDesk:
         return FetchDesk(self.replicas, self.image, NoController(), now_ms=lambda: 0, happened=lambda: None)

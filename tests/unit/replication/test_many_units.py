@@ -1,0 +1,81 @@
+"""A first image of thousands of partitions holds nobody up for long, and no other image is begun before it is done."""
+
+import asyncio
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Changes, ClusterState, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.config import Address
+from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.replication import side as sides
+from muster.coordinator.replication.side import Around, ClusterSide, NoController
+from muster.coordinator.replication.wire.door import NodeDoor
+from muster.coordinator.replication.wire.link import Caller
+from muster.coordinator.replication.wire.links import Calling
+from muster.storage.broker.broker import Broker
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import open_broker
+
+UNITS = 3 * sides.AT_ONCE + 1
+
+
+def side_on(broker: Broker) -> ClusterSide:
+    around = Around(lambda: None, lambda: 10, lambda: None, lambda node: None, NoController())
+    calling = Calling(Caller(broker.cluster_id, 1))
+    return ClusterSide.open(broker, NodeDoor(Address("127.0.0.1", 0)), ClusterSettings(), calling, around)
+
+
+def changes_of(side: ClusterSide, sequence: int, epoch: int, leader: int) -> Changes:
+    views = {number: PartitionView(leader, epoch, epoch, (1, 2), (), (1, 2)) for number in range(UNITS)}
+    nodes = tuple(NodeView(each, each * 10, NodeStatus.LIVE) for each in (1, 2))
+    topic = TopicView(b"i" * 16, "orders", {}, views)
+    answer = ClusterState(epoch=1, sequence=sequence, full=sequence == 1, nodes=nodes, topics=(topic,))
+    changes = side.image.apply(answer)
+    assert changes is not None
+    return changes
+
+
+def test_many_units_are_taken_in_by_steps_and_others_have_their_turns() -> None:
+    async def story() -> None:
+        side = side_on(open_broker(MemoryFiles()))
+        side.replicas.registered(10)
+        seen: list[tuple[int, int]] = []
+
+        async def others() -> None:
+            while True:
+                seen.append((len(side.replicas.leaders), len(side.replicas.copies)))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(others())
+        await side._learned(changes_of(side, 1, 1, leader=1))
+        led = [leading for leading, _ in dict.fromkeys(seen)]
+        assert led[:3] == [0, sides.AT_ONCE, 2 * sides.AT_ONCE]
+        assert len(side.replicas.leaders) == UNITS
+        seen.clear()
+        await side._learned(changes_of(side, 2, 2, leader=2))
+        # What goes to others is not led a moment longer, and copied step by step.
+        assert [steps for steps in dict.fromkeys(seen) if steps[0]] == []
+        assert {copied for _, copied in seen} >= {0, sides.AT_ONCE, 2 * sides.AT_ONCE}
+        assert len(side.replicas.copies) == UNITS
+        watching.cancel()
+        side._flushing.abandon()
+        side._fetching.stop()
+        side._altering.stop()
+
+    asyncio.run(story())
+
+
+def test_an_epoch_that_begins_by_the_way_is_written_down_before_it_is_led() -> None:
+    """L1, where the logs are written to in a thread."""
+
+    async def story() -> None:
+        broker = open_broker(MemoryFiles())
+        side = side_on(broker)
+        side.replicas.registered(10)
+        await side._learned(changes_of(side, 1, 7, leader=1))
+        assert all(broker.log("orders", number).epochs.at(0) == 7 for number in range(UNITS))
+        assert side.replicas.leaders[TopicPartition("orders", UNITS - 1)].epoch == 7
+        side._flushing.abandon()
+        side._fetching.stop()
+        side._altering.stop()
+
+    asyncio.run(story())

@@ -261,11 +261,16 @@ class LogSettings(BaseModel):
         except ValidationError as error:
             raise InvalidConfig(sentence(error, cls)) from None
 
+    def of_every_topic(self) -> Mapping[str, object]:
+        """What holds for topics that say nothing of it, by their names for it, beside what fields of this one say."""
+        return {}
+
     def for_topic(self, configs: Mapping[str, str]) -> "TopicSettings":
         """The topic's settings: its own where given, else the node's. InvalidConfig names the first bad entries."""
         values: dict[str, object] = {
             name: getattr(self, node_name) for name, node_name in _FROM_NODE.items() if name not in configs
         }
+        values |= {name: value for name, value in self.of_every_topic().items() if name not in configs}
         unknown = [name for name in configs if name not in _OF_TOPIC]
         # Before each of them is looked at: a request may name 100,000.
         known = configs if len(unknown) <= MAX_TOLD else {name: configs[name] for name in unknown[: MAX_TOLD + 1]}

@@ -175,14 +175,14 @@ class TopicSettings(BaseModel):
         alias="min.insync.replicas",
         ge=1,
         le=MAX_INT,
-        description=(
-            "How many copies must have a record before it is acknowledged, but never more than there are, which is one."
-        ),
+        description="How many copies must have a record before it is acknowledged to who asks for all, but never more "
+        "than there are: one, on a node alone.",
     )
     unclean_leader_election_enable: bool = Field(
         default=False,
         alias="unclean.leader.election.enable",
-        description="Has no effect here: there is one copy, so no other could be elected.",
+        description="Whether a copy that may lack acknowledged records is elected where no other is left. A node alone "
+        "has no other.",
     )
     segment_jitter_ms: Milliseconds = Field(
         default=0,
@@ -200,13 +200,15 @@ class TopicSettings(BaseModel):
         default="",
         alias="leader.replication.throttled.replicas",
         pattern=REPLICAS,
-        description="Has no effect here: nothing is copied between nodes. Pairs of partition:node, or *.",
+        description="Which copies count against their leaders' leader.replication.throttled.rate while they are not in "
+        "sync: pairs of partition:node, or *. A node alone copies nothing.",
     )
     follower_replication_throttled_replicas: str = Field(
         default="",
         alias="follower.replication.throttled.replicas",
         pattern=REPLICAS,
-        description="Has no effect here: nothing is copied between nodes. Pairs of partition:node, or *.",
+        description="Which copies count against their nodes' follower.replication.throttled.rate while they are not in "
+        "sync: pairs of partition:node, or *. A node alone copies nothing.",
     )
     remote_storage_enable: Literal["false"] = Field(
         default="false",

@@ -78,6 +78,15 @@ class Settings(
         """A setting's value for anybody to see."""
         return shown(self, alias, name) or ""
 
+    def of_every_topic(self) -> Mapping[str, object]:
+        """Of copies, where there are any: on a node alone there is one."""
+        if not self.inter_broker_listeners:
+            return {}
+        return {
+            "min.insync.replicas": self.min_insync_replicas,
+            "unclean.leader.election.enable": self.unclean_leader_election_enable,
+        }
+
     @property
     def observes(self) -> bool:
         """Whether there is anybody for whom the node would look at its groups."""

@@ -87,6 +87,21 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, str], sentence: str) -
     assert sentence in complaint(given)
 
 
+def test_topics_that_say_nothing_go_by_the_node_s_minimum_where_there_are_copies() -> None:
+    """`kafka-configs --describe` shows what counts: on a node alone one copy, whatever its settings say."""
+    more = {"min.insync.replicas": "3", "unclean.leader.election.enable": "true"}
+    many, alone = load_settings(None, MANY | more), load_settings(None, more)
+    own = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+    for settings, configs, minimum, unclean in (
+        (many, {}, 3, True),
+        (many, own, 1, False),
+        (alone, {}, 1, False),
+        (alone, {"min.insync.replicas": "2"}, 2, False),
+    ):
+        found = settings.for_topic(configs)
+        assert (found.min_insync_replicas, found.unclean_leader_election_enable) == (minimum, unclean)
+
+
 def test_twice_the_wait_is_enough() -> None:
     load_settings(None, {"replica.lag.time.max.ms": "1000"})
     load_settings(None, MANY | {"zookeeper.session.timeout.ms": "1000"})

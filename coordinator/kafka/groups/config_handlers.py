@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and groups, and those of the node."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +33,7 @@ GROUP: Final = 32
 LISTED: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 
 Refusal = StorageError | CoordinatorError
+Changer = Callable[[Sequence[tuple[str, Asked]], bool, KafkaCall], Awaitable[Sequence[Any]]]
 NAMES = {TOPIC: "topic", GROUP: "group"}
 
 
@@ -137,7 +138,7 @@ class ConfigHandlers:
         resources = request.resources
         times = Counter((each.resource_type, each.resource_name) for each in resources)
         outcomes = await in_turns(partial(self._looked_at, times=times, asked_of=asked_of), resources)
-        for kind, change in ((TOPIC, self._change_topics), (GROUP, self._change_groups)):
+        for kind, change in self._changers():
             places = [
                 place
                 for place, found in enumerate(outcomes)
@@ -157,6 +158,10 @@ class ConfigHandlers:
             for each, outcome in zip(resources, outcomes, strict=True)
         ]
 
+    def _changers(self) -> tuple[tuple[int, Changer], ...]:
+        """Who changes what kind of resource, one kind after the other."""
+        return (TOPIC, self._change_topics), (GROUP, self._change_groups)
+
     def _looked_at(self, resource: Any, times: Counter[tuple[int, str]], asked_of: Callable[[Any], Asked]) -> Any:
         """What is asked of one resource, or what speaks against it without a look at what is set."""
         kind, name = resource.resource_type, resource.resource_name
@@ -164,7 +169,7 @@ class ConfigHandlers:
             if times[kind, name] > 1:
                 raise InvalidRequest(f"The request names {NAMES.get(kind, 'resource')} '{name}' twice; expected once.")
             if kind == BROKER:
-                raise self._of_the_node(name)
+                return self._of_node(resource, asked_of)
             if kind not in NAMES:
                 raise InvalidRequest(
                     f"Resource type {kind} cannot be changed here; expected {TOPIC} (topic) or {GROUP} (group)."
@@ -180,10 +185,11 @@ class ConfigHandlers:
         except StorageError as refusal:
             return refusal
 
-    def _of_the_node(self, name: str) -> InvalidRequest:
-        if name not in ("", str(self._node_id)):
-            return not_here(name, self._nodes(), self._node_id)
-        return InvalidRequest(
+    def _of_node(self, resource: Any, asked_of: Callable[[Any], Asked]) -> Asked:
+        """What is asked of the node's own settings. Raises StorageError."""
+        if resource.resource_name not in ("", str(self._node_id)):
+            raise not_here(resource.resource_name, self._nodes(), self._node_id)
+        raise InvalidRequest(
             "A node reads its settings when it starts: change its properties file and start it again. "
             "'muster settings' shows what holds now."
         )

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from muster.coordinator.cluster.facts import TopicPartition, unit_of
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
+from muster.coordinator.replication.admin.node_configs import Changed, node_configs, set_node_configs
 from muster.coordinator.replication.admin.reassignments import Reassignment, Wanted
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.zookeeper import paths
@@ -134,6 +135,15 @@ class ClusterAdmin:
     async def drained(self) -> frozenset[int]:
         """The nodes that are drained. Raises ZooKeeperError."""
         return await drained_nodes(self._session)
+
+    async def node_configs(self, node: int) -> Mapping[str, str]:
+        """What is set for a node while it runs. Raises StorageError."""
+        return await node_configs(self._session, node)
+
+    async def set_node_configs(self, node: int, asked: Changed, *, validate_only: bool = False) -> None:
+        """Set something for a node that runs: `node_configs.DYNAMIC`. asked: from what is set to what changes. Raises
+        StorageError, and whatever `asked` raises."""
+        await set_node_configs(self._session, node, asked, validate_only=validate_only)
 
     async def _ask(
         self,

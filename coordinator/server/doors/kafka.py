@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -36,8 +36,13 @@ from muster.storage.broker.requests import LogRequests
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.kafka.clustered.admin import Administers
+    from muster.coordinator.kafka.clustered.configs import SetsNodes
     from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.security.security import Security
+
+    class Admin(Administers, SetsNodes, Protocol):
+        """What is asked of a cluster by this door."""
+
 
 log = structlog.get_logger("muster.kafka")
 
@@ -98,7 +103,7 @@ class KafkaDoor:
         tell: Tell,
         security: "Security | None" = None,
         cluster: "Cluster | None" = None,
-        admin: "Administers | None" = None,
+        admin: "Admin | None" = None,
     ) -> None:
         """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
         do; `cluster` knows the others where this node is one of many, and `admin` says who is to lead there."""
@@ -130,7 +135,7 @@ class KafkaDoor:
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.quota_book)
-        configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards), cluster), cluster)
+        configs = configs_of(requests, settings.node_id, GroupConfigs(Groups(driver, shards), cluster), cluster, admin)
         guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
         limiting = limiting_of(security, partitions, settings)
         if security is not None:
@@ -183,7 +188,21 @@ def acls_of(security: "Security | None") -> object:
     return AclHandlers(security.acls)
 
 
-def administering(admin: "Administers | None", cluster: "Cluster | None") -> tuple[object, ...]:
+def configs_of(
+    requests: LogRequests,
+    node_id: int,
+    groups: GroupConfigs,
+    cluster: "Cluster | None",
+    admin: "Admin | None",
+) -> ConfigHandlers:
+    if admin is None or cluster is None:
+        return ConfigHandlers(requests, node_id, groups, cluster)
+    from muster.coordinator.kafka.clustered.configs import ClusterConfigHandlers
+
+    return ClusterConfigHandlers(requests, node_id, groups, cluster, admin)
+
+
+def administering(admin: "Admin | None", cluster: "Cluster | None") -> tuple[object, ...]:
     """Who answers what is asked of a cluster's leaders and copies, where there is one."""
     if admin is None or cluster is None:
         return ()

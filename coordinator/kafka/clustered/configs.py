@@ -1,0 +1,88 @@
+"""Settings of a node that is one of many: some of them can be changed while it runs (A9)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups.config_handlers import BROKER, Changer, ConfigHandlers, not_here
+from muster.coordinator.kafka.groups.configs import GroupConfigs
+from muster.coordinator.kafka.log.config_changes import Asked
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import InvalidRequest, StorageError
+
+SET_WHILE_IT_RUNS: Final = 2
+"""Where a value comes from."""
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+Given = Mapping[str, str]
+
+
+class SetsNodes(Protocol):
+    """What `replication.admin.ClusterAdmin` does for nodes. Both raise StorageError."""
+
+    async def node_configs(self, node: int) -> Given: ...
+
+    async def set_node_configs(
+        self, node: int, asked: Callable[[Given], Mapping[str, str | None]], *, validate_only: bool = ...
+    ) -> None: ...
+
+
+class ClusterConfigHandlers(ConfigHandlers):
+    """As its base, with what is set for this node at ZooKeeper."""
+
+    def __init__(
+        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: Cluster, nodes: SetsNodes
+    ) -> None:
+        super().__init__(requests, node_id, groups, cluster)
+        self._node_configs = nodes
+
+    async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
+        answer = await super().describe_configs(request, call)
+        for result in answer.results:
+            if result.resource_type == BROKER and not result.error_code:
+                try:
+                    told(result, await self._node_configs.node_configs(self._node_id), request.include_synonyms)
+                except StorageError as error:
+                    result.error_code, result.error_message, result.configs = error.code, str(error), []
+        return answer
+
+    def _changers(self) -> tuple[tuple[int, Changer], ...]:
+        return (*super()._changers(), (BROKER, self._change_nodes))
+
+    def _of_node(self, resource: Any, asked_of: Callable[[Any], Asked]) -> Asked:
+        if not resource.resource_name:
+            raise InvalidRequest("The node has no name: there are no defaults of all nodes here; name each of them.")
+        if resource.resource_name != str(self._node_id):
+            raise not_here(resource.resource_name, self._nodes(), self._node_id)
+        return asked_of(resource)
+
+    async def _change_nodes(
+        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+    ) -> Sequence[Any]:
+        """This one: no other is left."""
+        return [await self._changed(asked, validate_only) for _, asked in wanted]
+
+    async def _changed(self, asked: Asked, validate_only: bool) -> StorageError | None:
+        try:
+            await self._node_configs.set_node_configs(
+                self._node_id, lambda given: asked(given, given), validate_only=validate_only
+            )
+        except StorageError as refusal:
+            return refusal
+        return None
+
+
+def told(result: Any, given: Given, synonyms: bool) -> None:
+    """The rows of what can be set while the node runs, as it is."""
+    made = struct("DescribeConfigsResponse.results.configs.synonyms")
+    for entry in result.configs:
+        if entry.name not in RATES:
+            continue
+        entry.read_only = False
+        if entry.name in given:
+            entry.value, entry.config_source = given[entry.name], SET_WHILE_IT_RUNS
+            if synonyms:
+                own = made(name=entry.name, value=entry.value, source=SET_WHILE_IT_RUNS)
+                entry.synonyms = [own, *entry.synonyms]

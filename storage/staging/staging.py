@@ -15,6 +15,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.disk.files import File, Files, RealFiles, remove_tree
 from muster.storage.errors import InvalidRequest, OutOfOrderSequence, RecordListTooLarge, StorageError
+from muster.storage.logs.replica import fetch_as_replica
 from muster.storage.records.batch import MAX_SEQUENCE, read_batches
 from muster.storage.records.validation import split
 from muster.storage.staging.files import (
@@ -278,7 +279,7 @@ class Staging:
     # -- carrying out -------------------------------------------------------------------------------------
 
     def carry_out(self, sink: str, now_ms: int, *, fresh: bool) -> Iterator[TopicPartition]:
-        """Append what is decided, one frame a step; which partitions got records. Not durable yet.
+        """Append what is decided, one frame a step; which partitions got records, now or before. Not durable yet.
 
         Unless the decision is `fresh`, a part of it may be in the logs already, and they are asked.
         """
@@ -287,6 +288,7 @@ class Staging:
         assert decision is not None, "only a decision can be carried out"
         targets = {target.tp: target for target in decision.targets}
         there = dict.fromkeys(targets, (0, 0)) if fresh else self._there(targets, state.producer_id)
+        yield from (tp for tp, (batches, _) in there.items() if batches)  # nobody may have waited for them yet
         sequences = {tp: target.sequence + there[tp][1] for tp, target in targets.items()}
         skip = {tp: batches for tp, (batches, _) in there.items()}
         for attempt, size in decision.attempts.items():
@@ -316,10 +318,9 @@ class Staging:
             first = target.offset if same else 0
             batches = records = 0
             log = self._broker.log(*tp)
-            log.flush()  # so that all there is can be read
             at = max(first, log.start_offset)
-            while at < log.high_watermark:
-                for batch in read_batches(log.fetch(at, _SCAN_BYTES).records):
+            while at < log.end_offset:  # committed or not: readers may not see all of it yet
+                for batch in read_batches(fetch_as_replica(log, at, _SCAN_BYTES).records):
                     if batch.base_offset >= first and batch.producer_id == producer_id:
                         batches += 1
                         records += batch.count

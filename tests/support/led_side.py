@@ -42,7 +42,8 @@ class LedSide:
     """The side, and what is over it: `led`, `requests`."""
 
     def __init__(self, *topics: TopicView, **settings: object) -> None:
-        self.broker = open_broker(MemoryFiles(), **settings)
+        self.files = MemoryFiles()
+        self.broker = open_broker(self.files, **settings)
         self.image = Image()
         self.logs = StoredLogs(self.broker, self.image.topics.get, lambda: T0)
         self.replicas = Replicas(HERE, self.logs, ReplicaSettings(lag_time_ms=1_000), 0)

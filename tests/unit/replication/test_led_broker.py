@@ -49,7 +49,7 @@ def public(one: type) -> set[str]:
 def test_each_word_of_a_broker_has_its_meaning_here() -> None:
     own = {name for name in vars(LedBroker) if not name.startswith("_")}
     assert public(Broker) - own == THE_DISK_S | AS_THEY_ARE
-    assert own - public(Broker) == {"gone", "too_few", "knows_latest"}
+    assert own - public(Broker) == {"gone", "too_few", "knows_latest", "asks_elsewhere", "in_sync"}
 
 
 @pytest.mark.parametrize("name", sorted(THE_DISK_S - {"recovered", "checkpoint_high_watermarks", "forget_unclean"}))

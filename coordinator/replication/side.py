@@ -255,6 +255,10 @@ class ClusterSide:
             self._end_waits()
         self.settle()
 
+    def controller_changed(self) -> None:
+        """Another node holds `/controller` than before."""
+        self._polling.look_again()
+
     def on_learned(self, listener: Callable[[Changes], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)

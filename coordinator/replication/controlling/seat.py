@@ -45,7 +45,8 @@ class Surroundings:
     """What a seat needs of its node.
 
     image: what it knows as one of the cluster. now_ms: its monotonic clock. draw_id: 16 random bytes; configs_of: what
-    an internal topic sets. note hears of elections, warn of what was skipped.
+    an internal topic sets. note hears of elections, seen that another node holds
+    `/controller`, warn of what was skipped.
     """
 
     image: Callable[[], Image]
@@ -54,6 +55,7 @@ class Surroundings:
     draw_id: Callable[[], bytes]
     configs_of: Callable[[str], Mapping[str, str]] = lambda name: {}
     note: Callable[[effects.Note], None] = lambda note: None
+    seen: Callable[[], None] = lambda: None
     warn: Callable[[str], None] = lambda text: log.warning("the controller skipped something", why=text)
 
 
@@ -338,7 +340,9 @@ class Seat:
         while True:
             node = await self._persistently(lambda: registered(self._session, node_id))
             if (door := door_of(node)) is not None:
-                self.seated = (node_id, door)
+                if self.seated != (node_id, door):
+                    self.seated = (node_id, door)
+                    self._around.seen()
                 return
             await asyncio.sleep(RETRY_S)
 

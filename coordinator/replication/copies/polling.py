@@ -42,11 +42,25 @@ class Polling:
         self._register_anew = register_anew
         self._learned = learned
         self._broke = broke
+        self._asking: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
         while True:
-            if not await self.once():
+            self._asking = asyncio.get_running_loop().create_task(self.once())
+            try:
+                soon = await self._asking
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                soon = True  # it was asked of who is the controller no more
+            if not soon:
                 await asyncio.sleep(RETRY_S)
+
+    def look_again(self) -> None:
+        """Another node is the controller: what the one before was asked, which may stand still, is not waited for."""
+        if self._asking is not None:
+            self._asking.cancel()
 
     async def once(self) -> bool:
         """One poll; False where the next one has to wait for a moment (N2)."""

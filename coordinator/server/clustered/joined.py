@@ -351,6 +351,7 @@ class Joined:
             draw_id=partial(os.urandom, ID_BYTES),
             configs_of=partial(internal_configs, self._settings),
             note=self._elected,
+            seen=lambda: self.side.controller_changed(),
         )
 
     def _elected(self, note: Note) -> None:

@@ -112,6 +112,31 @@ def play(story: Callable[[Given], Awaitable[None]]) -> None:
 # -- the poll (N1 to N3) -------------------------------------------------------------------------------------------
 
 
+def test_n2_an_answer_of_a_controller_that_stands_still_is_not_waited_for_once_there_is_another() -> None:
+    async def story(given: Given) -> None:
+        asked, stands_still = asyncio.Queue[int](), asyncio.Event()
+        controllers = [CONTROLLER, THERE]
+
+        class Links:
+            async def to(self, node: int) -> Any:
+                asked.put_nowait(node)
+                await stands_still.wait()
+
+        polling = given.polling()
+        polling._links = Links()  # type: ignore[assignment]
+        polling._controller = lambda: controllers[0]
+        running = asyncio.create_task(polling.run())
+        assert await asked.get() == CONTROLLER
+        del controllers[0]
+        polling.look_again()
+        assert await asked.get() == THERE
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+
+    play(story)
+
+
 def test_n1_what_an_answer_changes_is_learned_and_the_next_poll_names_it() -> None:
     async def story(given: Given) -> None:
         given.replicas.broke(ORDERS, "I/O error")

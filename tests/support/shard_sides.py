@@ -29,13 +29,15 @@ SHARD = TopicPartition(OFFSETS, 0)
 class ShardNode:
     """What a node has beside its side, for one life."""
 
-    def __init__(self, node: SideNode, commit_timeout_ms: int) -> None:
+    def __init__(self, node: SideNode, commit_timeout_ms: int, session_ms: int) -> None:
         self.node = node
         self.fatal: list[BaseException] = []
-        clock = Clock()
+        self.clock = clock = Clock()
         # It has been there for longer than a session: whom its former life fetched from is of no concern any more.
         node.side.replicas._started_ms -= SESSION_MS
-        self.coordinating = Coordinating(node.side, session_ms=SESSION_MS, on_refusal=True, failed=unheard)
+        self.coordinating = Coordinating(
+            node.side, session_ms=session_ms, on_refusal=True, failed=unheard, now_ms=node.now_ms
+        )
         self.engine = LedEngine(
             ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES),
             SHARDS,
@@ -51,6 +53,11 @@ class ShardNode:
     def _noticed(self, notice: GroupChanged) -> None:
         pass
 
+    def stands_still(self, for_ms: int) -> None:
+        """It has, until now."""
+        self.node.ahead_ms += for_ms
+        self.clock._offset_s += for_ms / 1000
+
     async def stop(self) -> None:
         await self.coordinating.stop()
         with contextlib.suppress(TimeoutError):
@@ -61,14 +68,15 @@ class ShardNode:
 class ShardSides(Sides):
     """`of[node id]` is there while the node is up."""
 
-    def __init__(self, directory: Path, *, commit_timeout_ms: int = 5_000) -> None:
+    def __init__(self, directory: Path, *, commit_timeout_ms: int = 5_000, session_ms: int = SESSION_MS) -> None:
         super().__init__(directory)
         self._commit_timeout_ms = commit_timeout_ms
+        self._session_ms = session_ms
         self.of: dict[int, ShardNode] = {}
 
     async def start(self, node: SideNode) -> None:
         await super().start(node)
-        self.of[node.id] = ShardNode(node, self._commit_timeout_ms)
+        self.of[node.id] = ShardNode(node, self._commit_timeout_ms, self._session_ms)
 
     async def stop(self, node: SideNode) -> None:
         await self.of.pop(node.id).stop()

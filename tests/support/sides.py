@@ -144,6 +144,8 @@ class SideNode:
         self._happened = happened
         self.epoch = NO_EPOCH
         self.refused: list[int] = []
+        self.ahead_ms = 0
+        """By how much its clock is ahead: made more, it has stood still for so long."""
         self.broker: Broker
         self.side: Watched
         self.led: LedBroker
@@ -160,13 +162,16 @@ class SideNode:
             self.refused.append,
             NoController(),
         )
-        self.side = Watched(self.broker, door, SETTINGS, Calling(Caller(CLUSTER, self.id)), around)
+        self.side = Watched(self.broker, door, SETTINGS, Calling(Caller(CLUSTER, self.id)), around, self.now_ms)
         self.side.happened = self._happened
         self.led = LedBroker(self.broker, self.side)
         self.requests = ClusterRequests(self.led, self.side)
         await self.side.start()
         self.epoch = self._standing.register(self.id, self.broker.identity.directory_id, door.bound)
         self.side.registered(self.epoch)
+
+    def now_ms(self) -> int:
+        return monotonic_ms() + self.ahead_ms
 
     async def stop(self) -> None:
         await self.requests.close()

@@ -15,8 +15,11 @@ from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
 PAUSE_S: Final = 0.1
 PATIENCE_S: Final = 1.0
 
-Wanted: TypeAlias = Mapping[int, Sequence[tuple[TopicPartition, int]]]
-"""By node, the units that it may still believe to lead, each with the epoch in which this node does."""
+Led: TypeAlias = tuple[TopicPartition, int]
+"""A unit that this node leads, and in which epoch."""
+
+Wanted: TypeAlias = Mapping[int, Sequence[Led]]
+"""By node, what it may still believe to lead."""
 
 
 class Asking:
@@ -28,7 +31,7 @@ class Asking:
         address_of: Callable[[int], Address | None],
         *,
         wanted: Callable[[], Wanted],
-        let_go: Callable[[int, Iterable[TopicPartition]], None],
+        let_go: Callable[[int, Iterable[Led]], None],
         on_refusal: bool,
         now_ms: Callable[[], int],
         failed: Failed,
@@ -63,7 +66,7 @@ class Asking:
                     ends = await link.epochs(asked, deadline_s=PATIENCE_S)
                 except Refused:
                     if await self._is_gone(node):
-                        self._let_go(node, [unit for unit, _ in units])
+                        self._let_go(node, units)
                 except LinkError:
                     pass  # silence says nothing
                 else:
@@ -77,12 +80,11 @@ class Asking:
         return self._on_refusal and address is not None and bool(await refusals(address, self._now_ms))
 
 
-def those_let_go(units: Sequence[tuple[TopicPartition, int]], ends: Iterable[EpochEnd]) -> list[TopicPartition]:
+def those_let_go(units: Sequence[Led], ends: Iterable[EpochEnd]) -> list[Led]:
     """Who leads no more says so with the epoch it was asked by (L9)."""
-    epochs = dict(units)
-    told = ((TopicPartition(end.topic, end.partition), end) for end in ends)
-    return [
-        place
-        for place, end in told
-        if end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and place in epochs and end.epoch == epochs[place]
-    ]
+    told = {
+        (TopicPartition(end.topic, end.partition), end.epoch)
+        for end in ends
+        if end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    }
+    return [led for led in units if led in told]

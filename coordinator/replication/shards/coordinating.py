@@ -12,7 +12,7 @@ from muster.coordinator.cluster.image import Changes
 from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
 from muster.coordinator.cluster.term import Term
 from muster.coordinator.config import Address
-from muster.coordinator.replication.shards.asking import Asking
+from muster.coordinator.replication.shards.asking import Asking, Led
 from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.replication.shards.takeovers import Takeovers
 from muster.coordinator.replication.side import ClusterSide, monotonic_ms
@@ -87,6 +87,7 @@ class Coordinating:
         self._side.on_settled(self._settled)
         for place in list(self._side.replicas.leaders):
             self._gain(place)
+        self._takeovers.begin()
         self._tasks.start(self._look_on())
 
     def on_lost(self, listener: Callable[[int], None]) -> None:
@@ -280,18 +281,19 @@ class Coordinating:
 
     # -- those who led before -------------------------------------------------------------------------------------
 
-    def _waited_for(self) -> dict[int, list[tuple[TopicPartition, int]]]:
-        wanted: dict[int, list[tuple[TopicPartition, int]]] = {}
+    def _waited_for(self) -> dict[int, list[Led]]:
+        wanted: dict[int, list[Led]] = {}
         now_ms = self._now_ms()
         for shard, term in self._terms.items():
             for node in term.waits_for(now_ms):
                 wanted.setdefault(node, []).append((unit(shard), term.epoch))
         return wanted
 
-    def _let_go(self, node: int, units: Iterable[TopicPartition]) -> None:
-        for place in units:
+    def _let_go(self, node: int, units: Iterable[Led]) -> None:
+        """What was asked in an earlier epoch than the present one says nothing of those in between."""
+        for place, epoch in units:
             term = self._terms.get(place.partition)
-            if term is not None:
+            if term is not None and term.epoch == epoch:
                 term.let_go(node)
                 self._dry.add(place.partition)
         self._look()

@@ -22,6 +22,13 @@ class Takeovers:
         self._led_by: dict[int, int] = {}
         self._due: dict[int, TookOver] = {}
 
+    def begin(self) -> None:
+        """The image as it is: what changes from now on is told by `learned`."""
+        topic = self._image.topics.get(OFFSETS)
+        for number, view in topic.partitions.items() if topic is not None else ():
+            if view.leader != NOBODY:
+                self._led_by[number] = view.leader
+
     def learned(self, moved: Iterable[Moved]) -> None:
         """Who leads from now on; to be told after `gained` for the same change."""
         for each in moved:

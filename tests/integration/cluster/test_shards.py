@@ -10,6 +10,7 @@ from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset, Protocol, Takeover
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.shards.asking import Asking
 from muster.coordinator.replication.side import monotonic_ms
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 
@@ -219,3 +220,54 @@ def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Pat
             await parked
 
     play(tmp_path, story)
+
+
+def test_a_coordinator_that_stood_still_says_nothing_before_its_followers_spoke_and_expires_nobody(
+    tmp_path: Path,
+) -> None:
+    """G4, G6: it may have been replaced meanwhile, for all it knows."""
+
+    async def story(sides: ShardSides) -> None:
+        node = await sides.coordinator()
+        await until_fetched(sides, node)
+        members = await stable(node)
+        end = node.node.log(SHARD).end_offset
+        node.stands_still(60_000)
+        assert not node.coordinating.may_answer(0)
+        assert not node.driver.beat(0, "g", members[0].id, members[0].generation)
+        for member in members:
+            assert await until_beaten(sides, node, member) is NONE
+        assert node.coordinating.may_answer(0)
+        assert node.node.log(SHARD).end_offset == end, "nobody left, nothing changed"
+
+    play(tmp_path, story)
+
+
+def test_two_never_answer_for_one_shard_though_they_cannot_hear_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G4, G5: the old one is cut off from the controller and from its successor, which waits for a session."""
+    monkeypatch.setattr(Asking, "soon", lambda self: None)
+    session_ms = 1_000
+
+    async def story(sides: ShardSides) -> None:
+        old = await sides.coordinator()
+        await until_fetched(sides, old)
+        others = [node for node in sides.up if node is not old.node]
+        sides.standing.lost(old.node.id)
+        await sides.until(lambda: any(node.leads(SHARD) for node in others))
+        new = next(sides.of[node.id] for node in others if node.leads(SHARD))
+        began = monotonic_ms()
+        answered: list[tuple[bool, bool]] = []
+
+        def looked() -> bool:
+            answered.append((old.coordinating.may_answer(0), new.coordinating.may_answer(0)))
+            return answered[-1][1]
+
+        await sides.until(looked)
+        assert (True, True) not in answered
+        assert (False, False) in answered, "there is a while in which nobody answers"
+        assert monotonic_ms() - began > session_ms / 2
+        assert (await until_fetched(sides, new))[0] is NONE
+
+    play(tmp_path, story, session_ms=session_ms)

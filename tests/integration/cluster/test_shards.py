@@ -222,25 +222,23 @@ def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Pat
     play(tmp_path, story)
 
 
-def test_a_coordinator_that_stood_still_says_nothing_before_its_followers_spoke_and_expires_nobody(
-    tmp_path: Path,
-) -> None:
-    """G4, G6: it may have been replaced meanwhile, for all it knows."""
+def test_a_coordinator_that_stood_still_says_nothing_before_its_followers_spoke(tmp_path: Path) -> None:
+    """G4: it may have been replaced meanwhile, for all it knows. For longer than a lease, and not so long that its
+    followers seem to lag behind."""
 
     async def story(sides: ShardSides) -> None:
         node = await sides.coordinator()
         await until_fetched(sides, node)
         members = await stable(node)
         end = node.node.log(SHARD).end_offset
-        node.stands_still(60_000)
+        node.stands_still(1_500)
         assert not node.coordinating.may_answer(0)
         assert not node.driver.beat(0, "g", members[0].id, members[0].generation)
         for member in members:
             assert await until_beaten(sides, node, member) is NONE
-        assert node.coordinating.may_answer(0)
         assert node.node.log(SHARD).end_offset == end, "nobody left, nothing changed"
 
-    play(tmp_path, story)
+    play(tmp_path, story, session_ms=1_000)
 
 
 def test_two_never_answer_for_one_shard_though_they_cannot_hear_each_other(

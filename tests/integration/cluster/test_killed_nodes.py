@@ -43,10 +43,17 @@ class Numbered:
 
     def send(self, count: int) -> None:
         """So many; returns once all are acknowledged, or have failed."""
+        self.begin(count)
+        self.finish()
+
+    def begin(self, count: int) -> None:
         for number in range(self._next, self._next + count):
             self._producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._answered)
             self._producer.poll(0)
         self._next += count
+
+    def finish(self) -> None:
+        """Returns once all that was begun is acknowledged, or has failed."""
         assert self._producer.flush(PATIENCE_S) == 0
 
     def _answered(self, error: KafkaError | None, message: Message) -> None:

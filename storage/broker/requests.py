@@ -235,6 +235,6 @@ def failed(error: StorageError) -> "asyncio.Future[Appended]":
 
 def _too_slow(timeout_ms: int) -> RequestTimedOut:
     return RequestTimedOut(
-        f"The records were not flushed within {timeout_ms} ms, or not even looked at. They may yet survive; "
-        "an idempotent producer can safely send them again."
+        f"The records were not flushed within {timeout_ms} ms (in a cluster: on all replicas in sync), or not even "
+        "looked at. They may yet survive; an idempotent producer can safely send them again."
     )

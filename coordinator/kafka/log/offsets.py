@@ -101,6 +101,10 @@ class OffsetHandlers:
         """Version 0: -1 the end and segments before it, -2 the start, a time the segments whose records are older."""
         try:
             log = self._requests.broker.log(topic, part.partition_index)
+            if part.timestamp == LATEST:
+                self._requests.list_offset(topic, part.partition_index, LATEST)
+        except OffsetNotAvailable:
+            return ListedPartition(part.partition_index, LEADER_NOT_AVAILABLE)
         except StorageError as error:
             return ListedPartition(part.partition_index, error.code)
         begins = [max(each.base_offset, log.start_offset) for each in log.segments]

@@ -16,6 +16,7 @@ NO_EPOCH = -1
 OFFSETS = "__consumer_offsets"
 LEDGER = "__rebalances"
 ELECTIONS = "__elections"
+SECURITY = "__security"
 
 
 class TopicPartition(NamedTuple):

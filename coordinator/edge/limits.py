@@ -36,7 +36,7 @@ MANY: Final = frozenset(
 )
 """Lists of up to MAX_ENTRIES."""
 
-ACTS: Final = frozenset({"creations", "entries"})
+ACTS: Final = frozenset({"creations", "entries", "changes"})
 """Lists of up to MAX_ACTS."""
 
 SOME: Final = frozenset({"users", "upsertions", "deletions", "elections"})

@@ -1,6 +1,6 @@
 """What the records of `__security` add up to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar, cast
 
 from muster.coordinator.security.acl.model import Acl
@@ -16,6 +16,12 @@ from muster.coordinator.security.facts import (
     TopicOwner,
     User,
     UserKey,
+)
+from muster.coordinator.security.facts import (
+    Key as AnyKey,
+)
+from muster.coordinator.security.facts import (
+    Value as AnyValue,
 )
 
 Key = TypeVar("Key")
@@ -34,6 +40,31 @@ class SecurityState:
         self.topic_owners: dict[str, TopicOwner] = {}
         self.version = 0
         """Rises with each change, so that whoever keeps decisions knows them old. Of this process; not kept."""
+
+    def value(self, key: AnyKey) -> AnyValue | None:
+        """What a record of this key would say now."""
+        match key:
+            case UserKey(name):
+                return self.users.get(name)
+            case TokenKey(id):
+                return self.tokens.get(id)
+            case AclKey(acl):
+                return acl if acl in self.acls else None
+            case SecretKey(name):
+                return self.secrets.get(name)
+            case TopicKey(name):
+                return self.topic_owners.get(name)
+            case QuotaKey(entity):
+                return self.quotas.get(entity)
+
+    def known_keys(self) -> Iterator[AnyKey]:
+        """Of all there is."""
+        yield from map(UserKey, self.users)
+        yield from map(TokenKey, self.tokens)
+        yield from map(AclKey, self.acls)
+        yield from map(SecretKey, self.secrets)
+        yield from map(TopicKey, self.topic_owners)
+        yield from map(QuotaKey, self.quotas)
 
     def apply(self, changes: Iterable[Change]) -> None:
         for key, value in changes:
@@ -58,3 +89,10 @@ def put(table: dict[Key, Value], key: Key, value: Value | None) -> None:
         table.pop(key, None)
     else:
         table[key] = value
+
+
+def between(before: SecurityState, after: SecurityState) -> list[Change]:
+    """What makes the one of the other."""
+    gone = [Change(key, None) for key in before.known_keys() if after.value(key) is None]
+    come = [Change(key, value) for key in after.known_keys() if (value := after.value(key)) != before.value(key)]
+    return gone + come

@@ -18,7 +18,7 @@ from muster.storage.logs.upkeep import cut_point, start_over, truncate_to
 from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.topics.all_logs import FEW_PARTITIONS
 from muster.storage.topics.catalog import CatalogEntry, alike, format_id
-from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, put_down
+from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS, put_down
 from muster.storage.topics.strays import STRAY, directory_of, kept_as_stray, put_aside
 from muster.storage.topics.topics import Topics
 from muster.storage.types import Topic, TopicPartition
@@ -231,7 +231,7 @@ class Hosting(Topics):
             log = open_log(
                 self._files, directory_of(self.data_dir, tp), tp, self.settings.for_topic(facts.configs), self._opened,
                 clean=False, topic_id=ids[facts.name], told=True,
-                recovery_point=known(RECOVERY_POINTS) if failed is None else failed.durable_offset,
+                recovery_point=failed.durable_offset if failed else max(map(known, (RECOVERY_POINTS, PRIVATE_POINTS))),
                 start_offset=known(LOG_STARTS) if failed is None else failed.start_offset,
             )  # fmt: skip
         except OSError as error:
@@ -326,6 +326,14 @@ class Hosting(Topics):
                 log.start_offset = before
                 raise
             start_over(log, offset)
+
+    def held_topics(self) -> Mapping[str, Topic]:
+        """All topics by name, private ones as well: for whoever keeps copies of them."""
+        return self._topics
+
+    def held_log(self, topic: str, partition: int) -> Log:
+        """As `log`, of private topics as well."""
+        return self._held((topic, partition))
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks down if one has moved; in any thread, every few seconds. OSError when it fails."""

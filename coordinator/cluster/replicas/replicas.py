@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition, halves, unit_of
 from muster.coordinator.cluster.image import Changes, Image, NodeStatus, PartitionView
 from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
 from muster.coordinator.cluster.leader import peers_of
@@ -129,6 +129,17 @@ class Replicas(Roles):
         except LogBroken as error:
             self._outages.still(unit, str(error))
             return
+        self._outages.is_over(unit)
+        self._hosting.begin_again(unit)
+        self._learn(unit, now_ms)
+
+    def is_missed(self, unit: TopicPartition) -> bool:
+        """Whether somebody may count on what is offline here: another node leads without it otherwise."""
+        view = self._image.partition(unit)
+        return view is None or view.leader in (NOBODY, self.me) or self.me in (*view.isr, *view.elr)
+
+    def copy_anew(self, unit: TopicPartition, now_ms: int) -> None:
+        """What was offline here, and is not missed, has been taken away: copy it from its leader."""
         self._outages.is_over(unit)
         self._hosting.begin_again(unit)
         self._learn(unit, now_ms)

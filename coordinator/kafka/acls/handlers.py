@@ -14,6 +14,8 @@ from muster.storage.errors import StorageError
 
 INVALID_REQUEST: Final = 42
 POLICY_VIOLATION: Final = 44
+MOMENTARY: Final = frozenset({7, 15})
+"""REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE: the lists are a cluster's, and who keeps them is away."""
 FAILED: Final = -1
 """UNKNOWN_SERVER_ERROR, with words: it could not be written."""
 
@@ -57,7 +59,7 @@ class AclHandlers:
         except ValueError as full:
             return POLICY_VIOLATION, str(full)
         except StorageError as error:
-            return FAILED, str(error)
+            return failure_of(error), str(error)
         return 0, None
 
     async def delete_acls(self, request: Any, call: KafkaCall) -> Any:
@@ -69,7 +71,7 @@ class AclHandlers:
         try:
             gone = await self._lists.delete(good)
         except StorageError as error:
-            failure = {"error_code": FAILED, "error_message": str(error)}
+            failure = {"error_code": failure_of(error), "error_message": str(error)}
         matching = iter(gone or [[]] * len(good))
 
         def answer() -> Written:
@@ -83,6 +85,11 @@ class AclHandlers:
             return Written(encode("DeleteAclsResponse", call.api_version, whole))
 
         return await here_or_off_the_loop(answer, sum(map(len, gone)))
+
+
+def failure_of(error: StorageError) -> int:
+    """Of what was not, or may not have been, for the moment, clients hear that; they may try again."""
+    return error.code if error.code in MOMENTARY else FAILED
 
 
 def created(asked: Sequence[Acl | ValueError], failure: tuple[int, str | None], version: int) -> Written:

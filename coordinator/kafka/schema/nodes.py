@@ -1,8 +1,9 @@
 """Fields of the messages that only nodes of a cluster send each other.
 
-Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`. Two are ours: ClusterState is what a node asks
+Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`. Four are ours: ClusterState is what a node asks
 the controller for, in one message where Kafka's controllers push two (LeaderAndIsr, UpdateMetadata); NoteElections are
-records for the ledger of elections, on their way to its leader.
+records for the ledger of elections, on their way to its leader; ReadSecurity and WriteSecurity are about users, lists,
+tokens and quotas, which every node reads and writes at their leader.
 """
 
 FIELDS = """
@@ -101,4 +102,28 @@ NoteElectionsRequest 0-0 flexible 0+
 
 NoteElectionsResponse 0-0 flexible 0+
     error_code: int16
+
+ReadSecurityRequest 0-0 flexible 0+
+    offset: int64
+    last_epoch: int32 = -1
+    max_wait_ms: int32
+
+ReadSecurityResponse 0-0 flexible 0+
+    error_code: int16
+    start_offset: int64 = -1
+    high_watermark: int64 = -1
+    end_offset: int64 = -1
+    anew: bool
+    records: bytes
+
+WriteSecurityRequest 0-0 flexible 0+
+    base_offset: int64
+    last_epoch: int32 = -1
+    changes: []
+        key: bytes
+        value: bytes? = null
+
+WriteSecurityResponse 0-0 flexible 0+
+    error_code: int16
+    end_offset: int64 = -1
 """

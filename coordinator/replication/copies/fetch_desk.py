@@ -11,7 +11,17 @@ from muster.coordinator.cluster.image import ClusterState, Image, Known
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
+from muster.coordinator.replication.wire.words import (
+    EpochAsked,
+    EpochEnd,
+    FetchAsked,
+    NodeName,
+    Noted,
+    SecurityAsked,
+    SecurityChanged,
+    SecurityRead,
+    SecurityWritten,
+)
 
 Note: TypeAlias = Callable[[tuple[Noted, ...]], Awaitable[ErrorCode]]
 
@@ -28,6 +38,14 @@ class ControllerDesk(Protocol):
     ) -> ClusterState: ...
 
 
+class SecurityDesk(Protocol):
+    """See `words.Desk`."""
+
+    async def read(self, asked: SecurityAsked) -> SecurityRead: ...
+
+    async def write(self, changed: SecurityChanged) -> SecurityWritten: ...
+
+
 class FetchDesk:
     """See `words.Desk`."""
 
@@ -42,6 +60,8 @@ class FetchDesk:
         note: Note | None = None,
     ) -> None:
         """note: puts records into the ledger of elections."""
+        self.security: SecurityDesk | None = None
+        """Who answers for `__security`, where it is asked who may do what."""
         self._note = note
         self._replicas = replicas
         self._image = image
@@ -84,6 +104,16 @@ class FetchDesk:
 
     async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if self._note is None else await self._note(records)
+
+    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+        if self.security is None:
+            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return await self.security.read(asked)
+
+    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+        if self.security is None:
+            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return await self.security.write(changed)
 
     def _end(self, asked: EpochAsked) -> EpochEnd:
         """Who asks in a later epoch than that which is led here ends it (L9), and is told so by its own epoch (G5a):

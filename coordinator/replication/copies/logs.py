@@ -18,6 +18,7 @@ from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage, LogDamaged, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import replica
 from muster.storage.logs.log import Log
+from muster.storage.topics.catalog import PRIVATE_TOPICS
 from muster.storage.types import Topic
 
 logger = structlog.get_logger("muster.replication")
@@ -137,6 +138,20 @@ class StoredLog:
             raise LogBroken(str(self.log.failure))
 
 
+class PrivateLog(StoredLog):
+    """Of a topic that only nodes know of: a start that finds less than was flushed takes it for damage, not for the
+    torn end of a write that nobody was promised."""
+
+    __slots__ = ()
+
+    def flush(self) -> None:
+        super().flush()
+        try:
+            self._broker.private_written()
+        except OSError as error:  # it is durable without that
+            logger.warning("how far it goes is not kept", partition=str(self.log.partition), why=str(error))
+
+
 class StoredLogs:
     """See `Logs`."""
 
@@ -151,12 +166,12 @@ class StoredLogs:
         return self._open.get(place)
 
     def held(self) -> Iterable[tuple[TopicPartition, bytes]]:
-        for name, topic in list(self._broker.topics().items()):
+        for name, topic in list(self._broker.held_topics().items()):
             for number in topic.here:
                 yield TopicPartition(name, number), topic.id
 
     def topic_id(self, place: TopicPartition) -> bytes | None:
-        topic = self._broker.topics().get(place.topic)
+        topic = self._broker.held_topics().get(place.topic)
         return topic.id if topic is not None and place.partition in topic.here else None
 
     def prepare(self, me: int, image: Image, changes: Changes) -> None:
@@ -189,7 +204,7 @@ class StoredLogs:
         """What is set for these topics, or not any more, holds for their logs from now on. Words that a log of this
         version does not understand leave its settings as they are."""
         for name in names:
-            topic, held = image.topics[name], self._broker.topics().get(name)
+            topic, held = image.topics[name], self._broker.held_topics().get(name)
             if held is None or held.id != topic.topic_id:
                 continue
             wanted = of_the_log(topic.configs)
@@ -213,10 +228,11 @@ class StoredLogs:
                 self._set_aside_former(place.topic, topic_id)
                 for failure in self._broker.host([self._topic(place.topic, topic_id, [place.partition])]).values():
                     raise failure
-            log = self._broker.log(*place)
+            log = self._broker.held_log(*place)
             if log.failure is not None:
                 raise log.failure
-        opened = self._open[place] = StoredLog(self._broker, log, topic_id, self._clock_ms)
+        kind = PrivateLog if place.topic in PRIVATE_TOPICS else StoredLog
+        opened = self._open[place] = kind(self._broker, log, topic_id, self._clock_ms)
         return opened
 
     def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
@@ -224,6 +240,12 @@ class StoredLogs:
             with broken():
                 self._broker.reopen(*place)
         return self.open(place, topic_id)
+
+    def set_aside(self, place: TopicPartition) -> None:
+        """Hold it no longer; its files stay. Raises LogBroken."""
+        self._open.pop(place, None)
+        with broken():
+            self._broker.set_aside(place.topic, [place.partition])
 
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         """One that cannot be deleted stays, and is told of as deleted again after the next start."""
@@ -237,7 +259,7 @@ class StoredLogs:
 
     def _set_aside_former(self, name: str, topic_id: bytes) -> None:
         """What is held of a former topic of the name becomes stray: another topic's records are never mixed with it."""
-        former = self._broker.topics().get(name)
+        former = self._broker.held_topics().get(name)
         if former is not None and former.id != topic_id:
             for number in former.here:
                 self._open.pop(TopicPartition(name, number), None)

@@ -1,4 +1,4 @@
-"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and two messages of ours."""
+"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and four messages of ours."""
 
 from typing import Final
 
@@ -10,6 +10,8 @@ OFFSET_FOR_LEADER_EPOCH: Final = 23
 ALTER_PARTITION: Final = 56
 CLUSTER_STATE: Final = 1000
 NOTE_ELECTIONS: Final = 1001
+READ_SECURITY: Final = 1002
+WRITE_SECURITY: Final = 1003
 
 # Who waits for long, or may get much, holds up what comes behind on its connection.
 NODE_APIS: Final = (
@@ -20,6 +22,8 @@ NODE_APIS: Final = (
     Api(ALTER_PARTITION, "AlterPartition", 3, 3),
     Api(CLUSTER_STATE, "ClusterState", 0, 0, parks=True),
     Api(NOTE_ELECTIONS, "NoteElections", 0, 0, parks=True),
+    Api(READ_SECURITY, "ReadSecurity", 0, 0, parks=True),
+    Api(WRITE_SECURITY, "WriteSecurity", 0, 0, parks=True),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}

@@ -51,6 +51,49 @@ class Noted(NamedTuple):
     value: bytes
 
 
+class SecurityAsked(NamedTuple):
+    """What is committed of `__security` from an offset on? last_epoch: of the batch before it, as the asker read it,
+    NO_EPOCH for who has read nothing. Whoever has read all waits for `max_wait_ms`."""
+
+    offset: int
+    last_epoch: int = NO_EPOCH
+    max_wait_ms: int = 0
+
+
+class SecurityRead(NamedTuple):
+    """Offsets of the leader's log. records: whole committed batches; may begin before what was asked. anew: what the
+    asker has read is not what is there (any more); it begins again at `start`."""
+
+    error: ErrorCode = ErrorCode.NONE
+    start: int = -1
+    high_watermark: int = -1
+    end: int = -1
+    anew: bool = False
+    records: bytes = b""
+
+
+class SecurityChange(NamedTuple):
+    """A record of `__security`. value: None takes the key away."""
+
+    key: bytes
+    value: bytes | None
+
+
+class SecurityChanged(NamedTuple):
+    """Changes that were decided by what is below `base`, whose last batch is of `last_epoch`."""
+
+    base: int
+    last_epoch: int
+    changes: tuple[SecurityChange, ...]
+
+
+class SecurityWritten(NamedTuple):
+    """NONE: committed, below `end`. INVALID_UPDATE_VERSION: there is more than the changes rest on, up to `end`."""
+
+    error: ErrorCode
+    end: int = -1
+
+
 class Desk(Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
@@ -82,4 +125,12 @@ class Desk(Protocol):
 
     async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
         """NONE once the records are committed in the ledger of elections, which this node leads."""
+        ...
+
+    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+        """Of the leader of `__security`; NOT_LEADER_OR_FOLLOWER elsewhere."""
+        ...
+
+    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+        """All of it or nothing, if nothing came in between."""
         ...

@@ -7,7 +7,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -29,7 +29,7 @@ from muster.coordinator.security.login.limits import (
     MOST_USERS,
 )
 from muster.coordinator.security.login.users import SALT_BITS, check_name, user_of
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.store import Done, SecurityStore, code_of
 from muster.storage.errors import StorageError
 
 OK: Final = (ErrorCode.NONE, "")
@@ -80,14 +80,20 @@ class Accounts:
                 outcomes[name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
             else:
                 made.append(Change(UserKey(name), user))
-        async with self._changing:
-            for name in deletions:
-                if name in self.users():
-                    made.append(Change(UserKey(name), None))
-                else:
-                    outcomes.setdefault(name, (ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {name[:100]!r}"))
-            await self._write([change for change in made if change.key[0] not in outcomes], outcomes)
-        return {name: outcomes.get(name, OK) for name in (*(each[0] for each in upsertions), *deletions)}
+        found = await self._settled(lambda: self._alter_users(made, deletions, dict(outcomes)))
+        return {name: found.get(name, OK) for name in (*(each[0] for each in upsertions), *deletions)}
+
+    async def _alter_users(
+        self, made: Sequence[Change], deletions: Sequence[str], outcomes: dict[str, Outcome]
+    ) -> dict[str, Outcome]:
+        changes = list(made)
+        for name in deletions:
+            if name in self.users():
+                changes.append(Change(UserKey(name), None))
+            else:
+                outcomes.setdefault(name, (ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {name[:100]!r}"))
+        await self._write([change for change in changes if change.key[0] not in outcomes], outcomes)
+        return outcomes
 
     async def alter_scram(
         self, upsertions: Sequence[Salted], deletions: Sequence[tuple[str, int]]
@@ -112,23 +118,32 @@ class Accounts:
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-        async with self._changing:
-            for name, mechanism in deletions:
-                user = self.users().get(name)
-                if name not in outcomes and (user is None or MECHANISM_OF[mechanism] not in user.scram):
-                    outcomes[name] = (
-                        ErrorCode.RESOURCE_NOT_FOUND,
-                        "Attempt to delete a user credential that does not exist",
-                    )
-            made: dict[str, User] = {}
-            for name in names:
-                if name not in outcomes:
-                    user = self.users().get(name, User(name))
-                    gone = {MECHANISM_OF[mechanism] for each, mechanism in deletions if each == name}
-                    made[name] = altered_user(user, gone, (each for each in upsertions if each.name == name))
-            changes = [Change(UserKey(name), user if user.scram else None) for name, user in made.items()]
-            await self._write(changes, outcomes)
-        return {name: outcomes.get(name, OK) for name in names}
+        found = await self._settled(lambda: self._alter_scram(names, upsertions, deletions, dict(outcomes)))
+        return {name: found.get(name, OK) for name in names}
+
+    async def _alter_scram(
+        self,
+        names: Sequence[str],
+        upsertions: Sequence[Salted],
+        deletions: Sequence[tuple[str, int]],
+        outcomes: dict[str, Outcome],
+    ) -> dict[str, Outcome]:
+        for name, mechanism in deletions:
+            user = self.users().get(name)
+            if name not in outcomes and (user is None or MECHANISM_OF[mechanism] not in user.scram):
+                outcomes[name] = (
+                    ErrorCode.RESOURCE_NOT_FOUND,
+                    "Attempt to delete a user credential that does not exist",
+                )
+        made: dict[str, User] = {}
+        for name in names:
+            if name not in outcomes:
+                user = self.users().get(name, User(name))
+                gone = {MECHANISM_OF[mechanism] for each, mechanism in deletions if each == name}
+                made[name] = altered_user(user, gone, (each for each in upsertions if each.name == name))
+        changes = [Change(UserKey(name), user if user.scram else None) for name, user in made.items()]
+        await self._write(changes, outcomes)
+        return outcomes
 
     # -- tokens --------------------------------------------------------------------------------------------
 
@@ -156,17 +171,23 @@ class Accounts:
         token = ApiToken(
             text.split("_")[1], name, principal, hash_of(text), now_ms, now_ms + lifetime_ms if lifetime_ms else 0
         )
-        async with self._changing:
-            changes = self._room_for_tokens(now_ms)
-            await self._kept([*changes, Change(TokenKey(token.id), token)])
+
+        async def made() -> None:
+            await self._kept([*self._room_for_tokens(now_ms), Change(TokenKey(token.id), token)])
+
+        await self._settled(made)
         return text, token
 
     async def revoke(self, ids: Sequence[str]) -> dict[str, Outcome]:
         """Raises CoordinatorError."""
         self._few(len(ids), MOST_TOKENS)
-        async with self._changing:
-            known = [id_ for id_ in dict.fromkeys(ids) if id_ in self.tokens()]
+        known: dict[str, None] = {}
+
+        async def gone() -> None:
+            known.update((id_, None) for id_ in ids if id_ in self.tokens())
             await self._kept([Change(TokenKey(id_), None) for id_ in known])
+
+        await self._settled(gone)
         missing = ErrorCode.RESOURCE_NOT_FOUND
         return {id_: OK if id_ in known else (missing, f"there is no token of the id {id_[:50]!r}") for id_ in ids}
 
@@ -181,12 +202,20 @@ class Accounts:
             )
         return [Change(TokenKey(id_), None) for id_ in ended[:MOST_GONE]]
 
+    async def _settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+        """One at a time. Raises CoordinatorError."""
+        async with self._changing:
+            try:
+                return await self._store.settled(change)
+            except StorageError as error:
+                raise CoordinatorError(code_of(error), str(error)) from error
+
     async def _kept(self, changes: Sequence[Change]) -> None:
         """Raises CoordinatorError."""
         try:
             await self._store.write(changes)
         except (StorageError, ValueError) as error:
-            raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise CoordinatorError(code_of(error), str(error)) from error
 
     async def _write(self, changes: Sequence[Change], outcomes: dict[str, Outcome]) -> None:
         """What fails is told of each."""

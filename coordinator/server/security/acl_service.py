@@ -12,6 +12,7 @@ from muster.coordinator.security.acl.model import Acl, Operation, PatternType, P
 from muster.coordinator.security.acl.validation import checked
 from muster.coordinator.security.identity import Identity, parse_principal
 from muster.coordinator.server.security.acls import Acls, TooManyAcls
+from muster.coordinator.server.security.store import code_of
 from muster.storage.errors import StorageError
 
 MOST_ENTRIES: Final = 1_000
@@ -90,7 +91,7 @@ def bounded(entries: Any) -> None:
 
 def refusal(error: Exception) -> dict[str, Any]:
     if isinstance(error, StorageError):
-        return {"error_code": int(ErrorCode.UNKNOWN_SERVER_ERROR), "error_message": str(error)}
+        return {"error_code": int(code_of(error)), "error_message": str(error)}
     code = ErrorCode.POLICY_VIOLATION if isinstance(error, TooManyAcls) else ErrorCode.INVALID_REQUEST
     return {"error_code": int(code), "error_message": str(error)}
 

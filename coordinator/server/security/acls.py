@@ -30,18 +30,31 @@ class Acls:
 
     async def create(self, acls: Sequence[Acl]) -> None:
         """Those that are there already stay. Raises TooManyAcls, StorageError."""
-        there = self._store.state.acls
-        fresh = [acl for acl in dict.fromkeys(acls) if acl not in there]
-        if len(there) + len(fresh) > MOST_ACLS:
-            raise TooManyAcls(f"{len(there)} entries are there, and {len(fresh)} to come; expected at most {MOST_ACLS}")
-        await self._store.write_all([Change(AclKey(acl), acl) for acl in fresh])
+
+        async def made() -> None:
+            there = self._store.state.acls
+            fresh = [acl for acl in dict.fromkeys(acls) if acl not in there]
+            if len(there) + len(fresh) > MOST_ACLS:
+                raise TooManyAcls(
+                    f"{len(there)} entries are there, and {len(fresh)} to come; expected at most {MOST_ACLS}"
+                )
+            await self._store.write_all([Change(AclKey(acl), acl) for acl in fresh])
+
+        await self._store.settled(made)
 
     async def delete(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
         """Take away what each filter means, and tell it. Raises StorageError."""
-        matching = await self._found(wanted)
-        gone = dict.fromkeys(acl for some in matching for acl in some)
-        await self._store.write_all([Change(AclKey(acl), None) for acl in gone])
-        return matching
+        told: list[dict[Acl, None]] = [{} for _ in wanted]
+
+        async def gone() -> None:
+            matching = await self._found(wanted)
+            for each, found_now in zip(told, matching, strict=True):
+                each.update(dict.fromkeys(found_now))
+            all_of_them = dict.fromkeys(acl for some in matching for acl in some)
+            await self._store.write_all([Change(AclKey(acl), None) for acl in all_of_them])
+
+        await self._store.settled(gone)
+        return [list(each) for each in told]
 
     async def _found(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
         there = self._store.state.acls

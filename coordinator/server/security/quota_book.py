@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.errors import CoordinatorError
 from muster.coordinator.security.facts import Change, QuotaEntity, QuotaKey
 from muster.coordinator.security.quotas.checks import BadQuota, checked_entity, checked_value, matching
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.store import Overtaken, SecurityStore, code_of
 from muster.storage.errors import StorageError
 
 MOST_ENTITIES: Final = 10_000
@@ -43,37 +43,44 @@ class QuotaBook:
         Raises CoordinatorError.
         """
         async with self._altering:
-            now = self._store.state.quotas
-            then: dict[QuotaEntity, dict[str, float]] = {}
-            told = []
-            kept = len(now)
-            for number, (parts, ops) in enumerate(wanted, 1):
-                if number % AT_ONCE == 0:
-                    await asyncio.sleep(0)  # Nobody else changes quotas meanwhile.
-                try:
-                    entity = checked_entity(parts)
-                    if entity in then:
-                        raise BadQuota("the request names this entity twice; expected each once")
-                    figures = altered(entity, now.get(entity, {}), ops)
-                    if entity not in now:
-                        if kept >= MOST_ENTITIES:
-                            raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
-                        kept += 1
-                except BadQuota as error:
-                    told.append(str(error))
-                    continue
-                then[entity] = figures
-                told.append("")
-            changes = [
-                Change(QuotaKey(entity), figures or None)
-                for entity, figures in then.items()
-                if figures != now.get(entity, {})
-            ]
-            if not validate_only:
-                try:
-                    await self._store.write_all(changes)
-                except (StorageError, ValueError) as error:
-                    raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            try:
+                return await self._store.settled(lambda: self._alter(wanted, validate_only=validate_only))
+            except (StorageError, ValueError) as error:
+                raise CoordinatorError(code_of(error), str(error)) from error
+
+    async def _alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
+        now = self._store.state.quotas
+        then: dict[QuotaEntity, dict[str, float]] = {}
+        before: dict[QuotaEntity, dict[str, float] | None] = {}
+        told = []
+        kept = len(now)
+        for number, (parts, ops) in enumerate(wanted, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # Nobody else changes quotas meanwhile, or the change is decided anew.
+            try:
+                entity = checked_entity(parts)
+                if entity in then:
+                    raise BadQuota("the request names this entity twice; expected each once")
+                figures = altered(entity, now.get(entity, {}), ops)
+                if entity not in now:
+                    if kept >= MOST_ENTITIES:
+                        raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
+                    kept += 1
+            except BadQuota as error:
+                told.append(str(error))
+                continue
+            then[entity] = figures
+            before[entity] = now.get(entity)
+            told.append("")
+        if any(now.get(entity) != figures for entity, figures in before.items()):
+            raise Overtaken
+        changes = [
+            Change(QuotaKey(entity), figures or None)
+            for entity, figures in then.items()
+            if figures != now.get(entity, {})
+        ]
+        if not validate_only:
+            await self._store.write_all(changes)
         return told
 
 

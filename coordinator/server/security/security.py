@@ -2,14 +2,15 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
+from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKey
-from muster.coordinator.security.identity import parse_principal
+from muster.coordinator.security.identity import Identity, parse_principal
 from muster.coordinator.security.quotas.counts import Counts
 from muster.coordinator.security.quotas.quotas import Quotas
 from muster.coordinator.server.driver.wall import WallClock
@@ -28,6 +29,7 @@ from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_owners import TopicOwners
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
+from muster.storage.types import Topic
 
 SALTS: Final = "salts"
 """Of this the salts are made that names get which nobody has."""
@@ -36,8 +38,15 @@ SALTS: Final = "salts"
 class Security:
     """The lists, who decides by them, and who knows who calls. A change is in force as soon as it is durable."""
 
-    def __init__(self, settings: Settings, broker: Broker, certificates: Certificates | None = None) -> None:
-        self.store = SecurityStore(broker)
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        certificates: Certificates | None = None,
+        store: SecurityStore | None = None,
+    ) -> None:
+        """store: where it is kept, if not by this node alone."""
+        self.store = store or SecurityStore(broker)
         self.authorizer = AclAuthorizer(
             map(parse_principal, principals_of(settings.super_users)),
             allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
@@ -67,7 +76,9 @@ class Security:
         self.quotas = Quotas(settings.quota_window_num, settings.quota_window_size_seconds)
         self.quota_book = QuotaBook(self.store)
         self.counts = Counts(self.quotas)
-        self.topic_owners = TopicOwners(self.store, self.quotas, broker.topics)
+        self.topics: Callable[[], Mapping[str, Topic]] = broker.topics
+        """Those there are; of a cluster, once it is known."""
+        self.topic_owners = TopicOwners(self.store, self.quotas, lambda: self.topics())
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
         self.accounts = Accounts(self.store)
@@ -81,12 +92,21 @@ class Security:
         self.authorizer.replace(self.store.state.acls)
         self.topic_rights.replace(self.store.state.acls)
 
+    def may_act_as_node(self, who: Identity) -> bool:
+        """Whether somebody is one of the nodes of this cluster: super users are, before anything is read, and whoever
+        has the right."""
+        return self.authorizer.allows(who, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
     async def start(self) -> None:
         """Raises StorageError."""
         await self.trail.start()
         if self.keys is not None:
             await self.keys.start()
         self._turning = asyncio.create_task(WallClock(self._clock_moved).turn())
+        if SALTS not in self.store.state.secrets:
+            await self.store.settled(self._make_salts)
+
+    async def _make_salts(self) -> None:
         if SALTS not in self.store.state.secrets:
             await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(32))])
 

@@ -1,12 +1,13 @@
 """`__security`: one compacted partition of the node's log with users, tokens, access control lists and quotas."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 
-from muster.coordinator.security.facts import Change
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.security.facts import Change, Key, Value
 from muster.coordinator.security.records import Unreadable, decode, encode
 from muster.coordinator.security.state import SecurityState
 from muster.storage.broker.broker import Broker
@@ -28,10 +29,30 @@ MOST_AT_ONCE: Final = 100
 logger = structlog.get_logger("muster.security")
 
 Record: TypeAlias = tuple[bytes, bytes | None, int | None]
+Seen: TypeAlias = Mapping[Key, Value | None]
+Done = TypeVar("Done")
 
 
 class SecurityDamaged(DataDirectoryError):
     """What lies in `__security` cannot be read, so that nobody knows who may do what: the node does not start."""
+
+
+class Unavailable(StorageError):
+    """Who may do what cannot be changed just now: nothing was. What is in force stays so."""
+
+    code = 15
+    name = "COORDINATOR_NOT_AVAILABLE"
+
+
+class NotInTime(Unavailable):
+    """Whether it was changed is not known."""
+
+    code = 7
+    name = "REQUEST_TIMED_OUT"
+
+
+class Overtaken(Exception):
+    """Somebody else has changed what a change rests on: it is to be decided anew."""
 
 
 class SecurityStore:
@@ -50,10 +71,14 @@ class SecurityStore:
         """Read what there is; make the topic where there is none. Blocks. Raises SecurityDamaged, StorageError."""
         if self._broker.private_log(*PLACE) is None:
             self._broker.create_topic(SECURITY_TOPIC, 1, CONFIGS, internal=True)
+        self.read()
+        self._note()
+
+    def read(self) -> None:
+        """What there is. Blocks. Raises SecurityDamaged, StorageError."""
         self._log.flush()
         for changes in self._read():
             self.state.apply(changes)
-        self._note()
 
     @property
     def _log(self) -> Log:
@@ -69,6 +94,11 @@ class SecurityStore:
         """The same, for who wants to know what has changed."""
         self._listeners.append(changed)
 
+    async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+        """What a change comes to that is decided by the state, and then written. Where others write as well it is
+        decided by all that they have written, and again if they come in between."""
+        return await change()
+
     async def write(self, changes: Sequence[Change]) -> None:
         """All of it, or nothing; durable, and in force, on return. Raises ValueError, StorageError.
 
@@ -82,22 +112,27 @@ class SecurityStore:
             return
         if (size := sum(map(size_of, records))) > MOST_BYTES:
             raise ValueError(f"the changes take {size} bytes together; expected at most {MOST_BYTES}")
-        await self._to_its_end(records, changes)
+        await self._to_its_end(records, changes, self._seen(changes))
 
     async def write_all(self, changes: Sequence[Change]) -> None:
         """However many, in as many writes as they take. Of what the disk fails a part may stand. Raises ValueError,
         StorageError.
         """
+        seen = self._seen(changes)
         for portion in portions(changes):
-            await self._to_its_end(*portion)
+            await self._to_its_end(*portion, seen)
 
-    async def _to_its_end(self, records: Sequence[Record], changes: Sequence[Change]) -> None:
-        writing = asyncio.create_task(self._write(records, changes))
+    def _seen(self, changes: Sequence[Change]) -> Seen:
+        """What they rest on, where somebody else could have changed it since."""
+        return {}
+
+    async def _to_its_end(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
+        writing = asyncio.create_task(self._write(records, changes, seen))
         self._under_way.add(writing)
         writing.add_done_callback(self._under_way.discard)
         await asyncio.shield(writing)
 
-    async def _write(self, records: Sequence[Record], changes: Sequence[Change]) -> None:
+    async def _write(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
         async with self._writing:
             if self._broken:
                 raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
@@ -109,9 +144,12 @@ class SecurityStore:
             except (StorageError, OSError) as error:
                 self._broken = str(error)
                 raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
-            self.state.apply(changes)
-            for changed in self._listeners:
-                changed(changes)
+            self._in_force(changes)
+
+    def _in_force(self, changes: Sequence[Change]) -> None:
+        self.state.apply(changes)
+        for changed in self._listeners:
+            changed(changes)
 
     def reset(self) -> None:
         """Give up all of it, of a node that is stopped. Blocks. Raises StorageError."""
@@ -154,6 +192,11 @@ class SecurityStore:
             "restore the data directory from a copy, or give up all users, tokens, lists and quotas with "
             "'muster storage reset-security' and make them anew ('muster log dump --records' shows what can be read)"
         )
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """What clients are told who asked for a change that failed: where there is a point in it, to try again."""
+    return ErrorCode(error.code) if isinstance(error, Unavailable) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def size_of(record: Record) -> int:

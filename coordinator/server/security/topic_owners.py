@@ -49,12 +49,17 @@ class TopicOwners:
         """These are the user's from now on. Where that cannot be kept they are nobody's: made they are."""
         if not self.kept:
             return
-        topics, known = self._topics(), self._store.state.topic_owners
-        changes = [Change(TopicKey(name), TopicOwner(user, topics[name].id)) for name in names if name in topics]
-        gone = (name for name in known if name not in topics)
-        changes += [Change(TopicKey(name), None) for name in islice(gone, MOST_FORGOTTEN)]
-        try:
+        made = list(names)
+
+        async def kept() -> None:
+            topics, known = self._topics(), self._store.state.topic_owners
+            changes = [Change(TopicKey(name), TopicOwner(user, topics[name].id)) for name in made if name in topics]
+            gone = (name for name in known if name not in topics)
+            changes += [Change(TopicKey(name), None) for name in islice(gone, MOST_FORGOTTEN)]
             await self._store.write(changes)
+
+        try:
+            await self._store.settled(kept)
         except StorageError as error:
             log.warning("who made these topics is not kept", user=user, why=str(error))
 

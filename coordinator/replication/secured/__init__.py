@@ -1,0 +1,1 @@
+"""Who may do what, of a whole cluster: `__security`, which one node leads and all nodes follow."""

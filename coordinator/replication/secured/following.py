@@ -1,0 +1,174 @@
+"""Each node's part: it reads `__security` from its leader as far as that is committed, and has changes appended there.
+
+What was read stays in force while the leader is away. Where it turns out that the leader's log is another than what was
+read (an unclean election cut some of it off), all is read anew, and takes the place of what was in force at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY
+from muster.coordinator.cluster.image import Image
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.secured.leading import PLACE, Leading
+from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.reaching import Broken, LinkError
+from muster.coordinator.replication.wire.words import (
+    SecurityAsked,
+    SecurityChange,
+    SecurityChanged,
+    SecurityRead,
+    SecurityWritten,
+)
+from muster.coordinator.security.facts import Change
+from muster.coordinator.security.records import decode
+from muster.storage.records.batch import BatchView, read_batches
+
+WAIT_MS: Final = 500
+"""For news. Who is silent for longer than this and a bit is asked anew."""
+DEADLINE_S: Final = 2.0
+WRITE_DEADLINE_S: Final = 7.0
+"""A little more than the leader gives a write."""
+RETRY_S: Final = 0.1
+ANEW_AFTER_S: Final = 3_600.0
+"""Who has heard nothing for so long reads all anew: what was taken away meanwhile may leave no trace some time later
+(`delete.retention.ms`)."""
+BEFORE_ALL: Final = -1
+
+log = structlog.get_logger("muster.security")
+
+
+class Book(Protocol):
+    """Where it goes."""
+
+    def begin(self) -> None:
+        """All of it comes now, from its beginning. What is in force stays so until `complete`."""
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """The next ones."""
+
+    def complete(self) -> None:
+        """What has come since `begin` is in force, and nothing else; so is what comes from now on."""
+
+
+class Following:
+    """Lives on the event loop. `run` ends only with an error, by which the node may not go on: what cannot be read
+    would leave it without knowing who may do what (`Unreadable`)."""
+
+    def __init__(
+        self, me: int, image: Image, leading: Leading, links: Callable[[], Links], clock_s: Callable[[], float]
+    ) -> None:
+        """links: makes some of its own; what waits holds up what is asked behind it. clock_s: monotonic."""
+        self._me = me
+        self._image = image
+        self._leading = leading
+        self._reading, self._writing = links(), links()
+        self._clock_s = clock_s
+        self._offset = BEFORE_ALL
+        self._last_epoch = NO_EPOCH
+        self._until: int | None = None
+        """Where what is read anew is whole."""
+        self._heard_s = clock_s()
+        self._progress = asyncio.Event()
+        self.why = "it is not asked yet"
+        """What the last question came to, where that is nothing."""
+
+    async def run(self, book: Book) -> None:
+        """Raises Unreadable."""
+        while True:
+            if self._clock_s() - self._heard_s > ANEW_AFTER_S:
+                self._offset, self._last_epoch = BEFORE_ALL, NO_EPOCH
+            try:
+                read = await self._read(self._reading, WAIT_MS)
+                if not read.error:
+                    batches = list(sound(read.records))
+            except LinkError as error:
+                self.why = str(error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            if read.error:
+                self.why = f"its leader answers {read.error.name}"
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._heard_s = self._clock_s()
+            self._take(book, read, batches)
+
+    async def latest(self) -> None:
+        """Have taken in all that anybody wrote before this call. Raises LinkError."""
+        while True:
+            read = await self._read(self._writing, 0)
+            if read.error:
+                raise LinkError(f"the leader of {PLACE} answers {read.error.name}")
+            if not read.anew:
+                await self.reaches(read.end)
+                return
+            await self._progress.wait()
+
+    async def reaches(self, end: int) -> None:
+        """When all below `end` is in force here."""
+        while self._offset < end or self._until is not None:
+            await self._progress.wait()
+
+    async def write(self, changes: Sequence[SecurityChange]) -> SecurityWritten:
+        """What was decided by all that is in force here. Raises LinkError where nobody knows what came of it."""
+        changed = SecurityChanged(self._offset, self._last_epoch, tuple(changes))
+        leader = self._leader()
+        if leader == NOBODY or self._until is not None:
+            return SecurityWritten(ErrorCode.LEADER_NOT_AVAILABLE)
+        if leader == self._me:
+            return await self._leading.write(changed)
+        link = await self._writing.to(leader)
+        return await link.write_security(changed, deadline_s=WRITE_DEADLINE_S)
+
+    def close(self) -> None:
+        self._reading.close()
+        self._writing.close()
+
+    def _leader(self) -> int:
+        view = self._image.partition(PLACE)
+        return NOBODY if view is None else view.leader
+
+    async def _read(self, links: Links, wait_ms: int) -> SecurityRead:
+        """Raises LinkError."""
+        leader, asked = self._leader(), SecurityAsked(self._offset, self._last_epoch, wait_ms)
+        if leader == NOBODY:
+            return SecurityRead(ErrorCode.LEADER_NOT_AVAILABLE)
+        if leader == self._me:
+            return await self._leading.read(asked)
+        link = await links.to(leader)
+        return await link.read_security(asked, deadline_s=wait_ms / 1000 + DEADLINE_S)
+
+    def _take(self, book: Book, read: SecurityRead, batches: Sequence[BatchView]) -> None:
+        if read.anew:
+            if self._offset != BEFORE_ALL:
+                log.warning("who may do what is read anew: it is not what it was", offset=self._offset)
+            self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.high_watermark
+            book.begin()
+        for batch in batches:
+            if batch.next_offset <= self._offset:
+                continue
+            if not batch.control:
+                changes = (
+                    decode(record.key or b"", record.value)
+                    for record in batch.records()
+                    if record.offset >= self._offset
+                )
+                book.take(list(changes))
+            self._offset, self._last_epoch = batch.next_offset, batch.leader_epoch
+        if self._until is not None and self._offset >= self._until:
+            self._until = None
+            book.complete()
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+
+def sound(records: bytes) -> Sequence[BatchView]:
+    """Raises Broken."""
+    batches = list(read_batches(records))
+    for batch in batches:
+        if not batch.crc_ok or batch.lost:
+            raise Broken(f"{PLACE} at offset {batch.base_offset} came damaged")
+    return batches

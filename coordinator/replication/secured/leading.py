@@ -1,0 +1,154 @@
+"""The leader's part: others read what is committed, and what they change is appended if nothing came between.
+
+No batch leaves that is not whole: a leader that finds its copy damaged leads no more (F9), and another is elected.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import structlog
+
+from muster.coordinator.cluster.facts import NO_EPOCH, SECURITY, TopicPartition
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.serving import Led
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.wire.words import SecurityAsked, SecurityChanged, SecurityRead, SecurityWritten
+from muster.coordinator.security.records import Unreadable, decode
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import encode_turn, read_batches
+
+PLACE: Final = TopicPartition(SECURITY, 0)
+
+READ_BYTES: Final = 1 << 20
+MOST_WAIT_MS: Final = 5_000
+MOST_CHANGES: Final = 10_000
+MOST_BYTES: Final = 4 << 20
+"""Of one write."""
+DEADLINE_S: Final = 5.0
+"""Within which a write is committed, or told of as one that may yet be."""
+
+Appended: TypeAlias = Callable[[TopicPartition, int], Awaitable[ErrorCode]]
+
+log = structlog.get_logger("muster.security")
+
+
+class Leading:
+    """Asked on every node; it answers for `__security` where this node leads that."""
+
+    def __init__(self, broker: Broker, replicas: Replicas, *, appended: Appended, wall_ms: Callable[[], int]) -> None:
+        """appended: see `ClusterSide.appended`. `moved` is to be called when more is committed, or the lead is lost."""
+        self._broker = broker
+        self._replicas = replicas
+        self._appended = appended
+        self._wall_ms = wall_ms
+        self._news = asyncio.Event()
+
+    def moved(self, place: TopicPartition) -> None:
+        if place == PLACE:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    async def read(self, asked: SecurityAsked) -> SecurityRead:
+        """See `words.Desk`."""
+        try:
+            async with asyncio.timeout(min(asked.max_wait_ms, MOST_WAIT_MS) / 1000):
+                while not tells(read := self._read(asked), asked):
+                    await self._news.wait()
+                return read
+        except TimeoutError:
+            return self._read(asked)
+
+    async def write(self, changed: SecurityChanged) -> SecurityWritten:
+        """See `words.Desk`."""
+        led = self._led()
+        if led is None:
+            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not is_well_formed(changed):
+            return SecurityWritten(ErrorCode.INVALID_REQUEST)
+        if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
+            return SecurityWritten(refused)
+        records = self._records()
+        if records.end_offset != changed.base or parted(led, records, changed.base, changed.last_epoch):
+            return SecurityWritten(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
+        now_ms = self._wall_ms()
+        try:
+            batch = encode_turn([(each.key, each.value, None) for each in changed.changes], now_ms)
+            records.append(batch, now_ms, trusted=True)
+        except StorageError as error:
+            log.warning("who may do what is not changed", error=str(error))
+            return SecurityWritten(ErrorCode.UNKNOWN_SERVER_ERROR)
+        end = records.end_offset
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return SecurityWritten(await self._appended(PLACE, end), end)
+        except TimeoutError:
+            return SecurityWritten(ErrorCode.REQUEST_TIMED_OUT, end)
+
+    def _led(self) -> Led | None:
+        led = self._replicas.led.get(PLACE)
+        return None if led is None or led.leader.over else led
+
+    def _records(self) -> Log:
+        found = self._broker.private_log(*PLACE)
+        assert found is not None, "this node leads it"
+        return found
+
+    def _read(self, asked: SecurityAsked) -> SecurityRead:
+        led = self._led()
+        if led is None:
+            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            records = self._records()
+            start, high, end = records.start_offset, records.high_watermark, records.end_offset
+            if not start <= asked.offset <= end or parted(led, records, asked.offset, asked.last_epoch):
+                return SecurityRead(ErrorCode.NONE, start, high, end, anew=True)
+            found = bytes(records.fetch(asked.offset, READ_BYTES).records) if asked.offset < high else b""
+            check(found, asked.offset, high)
+        except (StorageError, ValueError) as error:
+            log.error("this node leads who may do what no more: its copy is damaged", error=str(error))
+            self._replicas.broke(PLACE, str(error))
+            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SecurityRead(ErrorCode.NONE, start, high, end, records=found)
+
+
+def tells(read: SecurityRead, asked: SecurityAsked) -> bool:
+    """Whether there is something that the asker does not know."""
+    return bool(read.error) or read.anew or read.high_watermark > asked.offset
+
+
+def parted(led: Led, records: Log, offset: int, last_epoch: int) -> bool:
+    """Whether what somebody has read up to an offset is not what is there: an unclean election took some of it away."""
+    if last_epoch == NO_EPOCH:
+        return False
+    epoch, end = led.log.end_for_epoch(last_epoch)
+    return epoch != last_epoch or end < offset
+
+
+def check(found: bytes, offset: int, high: int) -> None:
+    """Raises ValueError for what is not whole, or where there is nothing though there has to be."""
+    following = offset
+    for batch in read_batches(found):
+        if not batch.crc_ok or batch.lost:
+            raise ValueError(f"{PLACE} at offset {batch.base_offset}: its bytes are damaged")
+        following = batch.next_offset
+    if following <= offset < high:
+        raise ValueError(f"{PLACE} at offset {offset}: nothing can be read, but it is committed up to {high}")
+
+
+def is_well_formed(changed: SecurityChanged) -> bool:
+    """Whether all nodes can read it: what they cannot would stop them."""
+    changes = changed.changes
+    if not 0 < len(changes) <= MOST_CHANGES:
+        return False
+    if sum(len(each.key) + len(each.value or b"") for each in changes) > MOST_BYTES:
+        return False
+    try:
+        for each in changes:
+            decode(each.key, each.value)
+    except Unreadable as error:
+        log.warning("another node writes what this one cannot read", error=str(error))
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""Users, tokens, lists and quotas of a whole cluster, as one of its nodes has them.
+
+Read from the leader of `__security` as far as they are committed; changed there, and in force here on return. Two nodes
+that change the same at once cannot both win over what they had not seen: who comes second decides anew.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.secured.following import RETRY_S, Following
+from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.replication.wire.words import SecurityChange, SecurityWritten
+from muster.coordinator.security.facts import Change, SecretKey
+from muster.coordinator.security.records import Unreadable, encode
+from muster.coordinator.security.state import SecurityState, between
+from muster.coordinator.server.security.store import (
+    SECURITY_TOPIC,
+    Done,
+    NotInTime,
+    Overtaken,
+    Record,
+    SecurityDamaged,
+    SecurityStore,
+    Seen,
+    Unavailable,
+)
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+
+DEADLINE_S: Final = 10.0
+"""Of a change, from its decision to its force."""
+MOST_TRIES: Final = 20
+"""Of one that others come in between of."""
+TELL_S: Final = 10.0
+"""How often somebody hears that this node waits."""
+
+BEGUN: Final = "begun"
+"""A secret that is none: there has been a change by somebody. What a node had for itself before is worth nothing
+then."""
+
+MAYBE_DONE: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+"""The leader may have appended it."""
+
+log = structlog.get_logger("muster.security")
+
+
+class SharedStore(SecurityStore):
+    """`load` before the node joins its cluster, then `know`; `stop`."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self._following: Following | None = None
+        self._fresh: SecurityState | None = None
+        self._own: SecurityState | StorageError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._known = asyncio.Event()
+        self._marks = True
+
+    def load(self) -> None:
+        """What this node has kept for itself before it was one of many; that is of use as long as nobody has changed
+        anything in the cluster. Blocks."""
+        topic = self._broker.held_topics().get(SECURITY_TOPIC)
+        if topic is None or topic.held is not None:
+            return
+        alone = SecurityStore(self._broker)
+        try:
+            alone.read()
+        except StorageError as error:
+            self._own = error
+        else:
+            self._own = alone.state
+
+    async def know(self, following: Following, failed: Callable[[BaseException], None]) -> None:
+        """Returns once all that is committed now is in force here, however long that takes: nobody may be answered
+        before. failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
+        self._following = following
+        self._task = asyncio.create_task(self._follow(following))
+        waiting = asyncio.create_task(self._known.wait())
+        try:
+            while not self._known.is_set() and not self._task.done():
+                await asyncio.wait({self._task, waiting}, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
+                if not self._known.is_set() and not self._task.done():
+                    log.warning("nobody is answered before it is known who may do what", why=following.why)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            self._task.result()
+        self._task.add_done_callback(lambda task: None if task.cancelled() else failed(task.exception() or Ended()))
+        await self._bring_own()
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._following is not None:
+            self._following.close()
+
+    # What comes from the leader (`Book`).
+
+    def begin(self) -> None:
+        self._fresh = SecurityState()
+
+    def take(self, changes: Sequence[Change]) -> None:
+        if self._fresh is not None:
+            self._fresh.apply(changes)
+        else:
+            self._in_force(changes)
+
+    def complete(self) -> None:
+        fresh, self._fresh = self._fresh, None
+        assert fresh is not None, "it has begun"
+        if changes := between(self.state, fresh):
+            self._in_force(changes)
+        self._known.set()
+
+    async def _follow(self, following: Following) -> None:
+        try:
+            await following.run(self)
+        except Unreadable as error:
+            raise SecurityDamaged(
+                f"{SECURITY_TOPIC}: {error}; a node does not go on without knowing who may do what; is a node of "
+                "another version among those of this cluster?"
+            ) from error
+
+    # What goes there.
+
+    async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+        for _ in range(MOST_TRIES):
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    await self._leader.latest()
+            except (LinkError, TimeoutError) as error:
+                raise Unavailable(f"nothing is changed: {error or 'what others have changed did not come'}") from error
+            try:
+                return await change()
+            except Overtaken:
+                continue
+        raise Unavailable("others change the same again and again; try again")
+
+    @property
+    def _leader(self) -> Following:
+        assert self._following is not None, "it is known"
+        return self._following
+
+    def _seen(self, changes: Sequence[Change]) -> Seen:
+        return {change.key: self.state.value(change.key) for change in changes}
+
+    async def _write(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
+        """Raises Overtaken, Unavailable, StorageError."""
+        async with self._writing:
+            told = _Told()
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    await self._until_written(records, changes, seen, told)
+            except TimeoutError as error:
+                kind = NotInTime if told.maybe_done else Unavailable
+                raise kind(f"{SECURITY_TOPIC} was not changed within {DEADLINE_S:g} s: {told.why}") from error
+
+    async def _until_written(
+        self, records: Sequence[Record], changes: Sequence[Change], seen: Seen, told: "_Told"
+    ) -> None:
+        wanted = {change.key: change.value for change in changes}
+        while True:
+            now = {key: self.state.value(key) for key in wanted}
+            if told.maybe_done and now == wanted:
+                return
+            if any(now[key] != seen[key] for key in wanted):
+                raise Overtaken
+            try:
+                written = await self._leader.write(
+                    [SecurityChange(key, value) for key, value, _ in self._marked(records)]
+                )
+            except LinkError as error:
+                told.maybe_done, told.why = True, str(error)
+            else:
+                if written.error is ErrorCode.NONE:
+                    await self._leader.reaches(written.end)
+                    return
+                await self._refused(written, told)
+            await asyncio.sleep(RETRY_S)
+
+    async def _refused(self, written: SecurityWritten, told: "_Told") -> None:
+        told.why = f"its leader answers {written.error.name}"
+        if written.error is ErrorCode.INVALID_UPDATE_VERSION:
+            await self._leader.reaches(written.end)
+        elif written.error in (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
+            raise StorageError(f"{SECURITY_TOPIC} was not changed: {told.why}; look at the log of that node")
+        elif written.error in MAYBE_DONE:
+            told.maybe_done = True
+
+    def _marked(self, records: Sequence[Record]) -> Sequence[Record]:
+        """With the first change that is somebody's."""
+        if not self._marks or BEGUN in self.state.secrets or all(is_of_the_node(key) for key, _, _ in records):
+            return records
+        return [*records, (*encode(Change(SecretKey(BEGUN), b"1")), None)]
+
+    # What the node had before.
+
+    async def _bring_own(self) -> None:
+        """Raises StorageError."""
+        own, self._own = self._own, None
+        if own is None:
+            return
+        if BEGUN in self.state.secrets:
+            log.warning("users and lists that this node had for itself are of no use: its cluster has its own")
+            return
+        if isinstance(own, StorageError):
+            raise own
+        changes = [Change(key, own.value(key)) for key in own.known_keys() if self.state.value(key) != own.value(key)]
+        # Whole or not at all: a node that is killed on the way begins again.
+        self._marks = False
+        await self.write_all(changes)
+        self._marks = True
+        await self.write([Change(SecretKey(BEGUN), b"1")])
+        log.info("users and lists that this node had for itself are its cluster's from now on", entries=len(changes))
+
+
+def is_of_the_node(key: bytes) -> bool:
+    """Whether it is nobody's, but what nodes made up.
+
+    >>> is_of_the_node(encode(Change(SecretKey("salts"), None))[0])
+    True
+    """
+    return key.startswith(b'["secret",')
+
+
+class Ended(Exception):
+    """Of what never ends."""
+
+
+class _Told:
+    """What became of a write so far."""
+
+    def __init__(self) -> None:
+        self.maybe_done = False
+        self.why = "nobody was asked"

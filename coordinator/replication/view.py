@@ -1,10 +1,31 @@
 """The image of the cluster, in the words of a node's doors (see `edge.cluster.Cluster`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
 from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
 from muster.coordinator.edge.cluster import NodeAt
+from muster.storage.topics.catalog import PRIVATE_TOPICS
+
+
+class Public(Mapping[str, TopicView]):
+    """The topics that somebody besides nodes may know of."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self, topics: Mapping[str, TopicView]) -> None:
+        self._topics = topics
+
+    def __getitem__(self, name: str) -> TopicView:
+        if name in PRIVATE_TOPICS:
+            raise KeyError(name)
+        return self._topics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._topics if name not in PRIVATE_TOPICS)
+
+    def __len__(self) -> int:
+        return len(self._topics) - len(PRIVATE_TOPICS & self._topics.keys())
 
 
 class ImageView:
@@ -27,10 +48,11 @@ class ImageView:
         return [node for node in seen if node is not None]
 
     def topics(self) -> Mapping[str, TopicView]:
-        return self._image.topics
+        topics = self._image.topics
+        return topics if topics.keys().isdisjoint(PRIVATE_TOPICS) else Public(topics)
 
     def partition(self, topic: str, number: int) -> PartitionView | None:
-        return self._image.partition(TopicPartition(topic, number))
+        return None if topic in PRIVATE_TOPICS else self._image.partition(TopicPartition(topic, number))
 
     def offline(self, view: PartitionView) -> list[int]:
         return [node for node in view.replicas if not self._lives(node)]

@@ -210,6 +210,8 @@ class Hosting(Topics):
             failed = self._logs.get(tp) or self._private_logs.get(tp)
             if failed is not None and failed.failure is None:
                 return
+            if failed is not None and failed.recovered.damage:
+                raise failed.recovered.damage  # It would be cut off now, as if nobody had been promised it.
             log = self._opened_anew(tp, failed)
             if failed is not None:
                 with failed.reshaping:

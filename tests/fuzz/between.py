@@ -21,7 +21,17 @@ from muster.coordinator.kafka.dispatch import Dispatch
 from muster.coordinator.kafka.schema import messages
 from muster.coordinator.replication.wire.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
 from muster.coordinator.replication.wire.door import Handlers, NodeConnection
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
+from muster.coordinator.replication.wire.words import (
+    EpochAsked,
+    EpochEnd,
+    FetchAsked,
+    NodeName,
+    Noted,
+    SecurityAsked,
+    SecurityChanged,
+    SecurityRead,
+    SecurityWritten,
+)
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 
@@ -95,6 +105,14 @@ class DrawnDesk:
     async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
         await self._turns()
         return ErrorCode.NONE if len(records) % 2 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+        rng = await self._turns()
+        return SecurityRead(ErrorCode.NONE, 0, 9, 9, bool(rng.randrange(2)), rng.randbytes(rng.choice([0, 9])))
+
+    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+        await self._turns()
+        return SecurityWritten(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
 
 
 class Talk:

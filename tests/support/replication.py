@@ -17,7 +17,17 @@ from muster.coordinator.kafka.connections.listener import ListenerLimits
 from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
 from muster.coordinator.replication.wire.guard import Who
 from muster.coordinator.replication.wire.link import Caller, Link
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked, NodeName, Noted
+from muster.coordinator.replication.wire.words import (
+    EpochAsked,
+    EpochEnd,
+    FetchAsked,
+    NodeName,
+    Noted,
+    SecurityAsked,
+    SecurityChanged,
+    SecurityRead,
+    SecurityWritten,
+)
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
@@ -70,6 +80,16 @@ class HeldDesk:
     async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
         await self._wait("note", records)
         return ErrorCode(self.answers.get("note", 0))
+
+    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+        await self._wait("read_security", asked)
+        read: SecurityRead = self.answers.get("read_security", SecurityRead())
+        return read
+
+    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+        await self._wait("write_security", changed)
+        written: SecurityWritten = self.answers.get("write_security", SecurityWritten(ErrorCode.NONE))
+        return written
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S * pace()):

@@ -21,6 +21,7 @@ from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, 
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.topic_requests import Changes, MorePartitions, NewTopic
 from muster.storage.errors import RequestTimedOut, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
+from muster.storage.topics.catalog import PRIVATE_TOPICS
 from muster.storage.types import Topic
 
 MOST_TRIES: Final = 100
@@ -181,7 +182,7 @@ class ClusterTopics:
     # What they have in common.
 
     def _view(self, name: str) -> TopicView:
-        view = self._image.topics.get(name)
+        view = None if name in PRIVATE_TOPICS else self._image.topics.get(name)
         if view is None:
             raise no_topic(name)
         return view

@@ -15,9 +15,10 @@ from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, Record
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
-from muster.storage.errors import CorruptMessage, LogDamaged, StorageError, UnexpectedAppendOffset
+from muster.storage.errors import CorruptMessage, LogDamaged, LogFenced, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import replica
 from muster.storage.logs.log import Log
+from muster.storage.records.batch import read_batches
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 from muster.storage.types import Topic
 
@@ -25,6 +26,8 @@ logger = structlog.get_logger("muster.replication")
 
 Told: TypeAlias = Callable[[str], TopicView | None]
 """A topic as the image has it."""
+
+LOOK_BYTES: Final = 1 << 20
 
 OF_THE_LOG: Final = frozenset(field.alias or name for name, field in TopicSettings.model_fields.items())
 """Settings of a topic that its logs go by. Others are the cluster's."""
@@ -152,6 +155,21 @@ class PrivateLog(StoredLog):
             logger.warning("how far it goes is not kept", partition=str(self.log.partition), why=str(error))
 
 
+def look_through(log: Log) -> None:
+    """Whether all of it can be read: of logs that are small. Raises LogBroken."""
+    offset, end = log.start_offset, log.end_offset
+    with broken():
+        while offset < end:
+            following = offset
+            for batch in read_batches(replica.fetch_as_replica(log, offset, LOOK_BYTES).records):
+                if not batch.crc_ok or batch.lost:
+                    raise LogFenced(f"{log.directory} at offset {batch.base_offset}: its bytes are damaged")
+                following = batch.next_offset
+            if following <= offset:
+                raise LogFenced(f"{log.directory} at offset {offset}: nothing can be read, but it ends at {end}")
+            offset = following
+
+
 class StoredLogs:
     """See `Logs`."""
 
@@ -231,8 +249,10 @@ class StoredLogs:
             log = self._broker.held_log(*place)
             if log.failure is not None:
                 raise log.failure
-        kind = PrivateLog if place.topic in PRIVATE_TOPICS else StoredLog
-        opened = self._open[place] = kind(self._broker, log, topic_id, self._clock_ms)
+        private = place.topic in PRIVATE_TOPICS
+        if private:
+            look_through(log)
+        opened = self._open[place] = (PrivateLog if private else StoredLog)(self._broker, log, topic_id, self._clock_ms)
         return opened
 
     def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
@@ -241,11 +261,11 @@ class StoredLogs:
                 self._broker.reopen(*place)
         return self.open(place, topic_id)
 
-    def set_aside(self, place: TopicPartition) -> None:
-        """Hold it no longer; its files stay. Raises LogBroken."""
+    def give_up(self, place: TopicPartition) -> None:
+        """Have no copy of it any more. Raises LogBroken."""
         self._open.pop(place, None)
         with broken():
-            self._broker.set_aside(place.topic, [place.partition])
+            self._broker.drop(place.topic, [place.partition])
 
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         """One that cannot be deleted stays, and is told of as deleted again after the next start."""

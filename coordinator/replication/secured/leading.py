@@ -16,7 +16,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.wire.words import SecurityAsked, SecurityChanged, SecurityRead, SecurityWritten
 from muster.coordinator.security.records import Unreadable, decode
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import LogFenced, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn, read_batches
 
@@ -38,8 +38,18 @@ log = structlog.get_logger("muster.security")
 class Leading:
     """Asked on every node; it answers for `__security` where this node leads that."""
 
-    def __init__(self, broker: Broker, replicas: Replicas, *, appended: Appended, wall_ms: Callable[[], int]) -> None:
-        """appended: see `ClusterSide.appended`. `moved` is to be called when more is committed, or the lead is lost."""
+    def __init__(
+        self,
+        broker: Broker,
+        replicas: Replicas,
+        *,
+        appended: Appended,
+        wall_ms: Callable[[], int],
+        happened: Callable[[], None],
+    ) -> None:
+        """appended: see `ClusterSide.appended`. happened: called after it has changed the replicas. `moved` is to be
+        called when more is committed, or the lead is lost."""
+        self._happened = happened
         self._broker = broker
         self._replicas = replicas
         self._appended = appended
@@ -100,8 +110,8 @@ class Leading:
         led = self._led()
         if led is None:
             return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        records = self._records()
         try:
-            records = self._records()
             start, high, end = records.start_offset, records.high_watermark, records.end_offset
             if not start <= asked.offset <= end or parted(led, records, asked.offset, asked.last_epoch):
                 return SecurityRead(ErrorCode.NONE, start, high, end, anew=True)
@@ -109,7 +119,9 @@ class Leading:
             check(found, asked.offset, high)
         except (StorageError, ValueError) as error:
             log.error("this node leads who may do what no more: its copy is damaged", error=str(error))
+            records.failure = records.failure or LogFenced(str(error))  # it is looked at whole before it is used again
             self._replicas.broke(PLACE, str(error))
+            self._happened()
             return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return SecurityRead(ErrorCode.NONE, start, high, end, records=found)
 

@@ -21,7 +21,7 @@ from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Written
-from muster.coordinator.replication.wire import translate, translate_controller, translate_security
+from muster.coordinator.replication.wire import about_security, translate, translate_controller
 from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.wire.guard import NodesOnly, Who
 from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
@@ -192,12 +192,12 @@ class Handlers:
         return translate_controller.state_response(answer)
 
     async def read_security(self, request: Any, call: KafkaCall) -> Any:
-        asked = translate_security.read_asked(request)
-        return translate_security.read_response(await self._desk.read_security(asked))
+        asked = about_security.read_asked(request)
+        return about_security.read_response(await self._desk.read_security(asked))
 
     async def write_security(self, request: Any, call: KafkaCall) -> Any:
-        changed = translate_security.write_asked(request)
-        return translate_security.write_response(await self._desk.write_security(changed))
+        changed = about_security.write_asked(request)
+        return about_security.write_response(await self._desk.write_security(changed))
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return translate_controller.noted_response(await self._desk.note(translate_controller.noted(request)))

@@ -21,7 +21,7 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.replication.wire import translate, translate_controller, translate_security
+from muster.coordinator.replication.wire import about_security, translate, translate_controller
 from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.wire.words import (
@@ -163,12 +163,12 @@ class Link(asyncio.Protocol):
         )
 
     async def read_security(self, asked: SecurityAsked, *, deadline_s: float) -> SecurityRead:
-        request = translate_security.read_request(asked)
-        return await self.ask("ReadSecurity", request, deadline_s, translate_security.read_answered)
+        request = about_security.read_request(asked)
+        return await self.ask("ReadSecurity", request, deadline_s, about_security.read_answered)
 
     async def write_security(self, changed: SecurityChanged, *, deadline_s: float) -> SecurityWritten:
-        request = translate_security.write_request(changed)
-        return await self.ask("WriteSecurity", request, deadline_s, translate_security.write_answered)
+        request = about_security.write_request(changed)
+        return await self.ask("WriteSecurity", request, deadline_s, about_security.write_answered)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
         """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in

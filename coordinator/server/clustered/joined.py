@@ -15,7 +15,7 @@ import structlog
 
 from muster.coordinator.cluster.controller import settings as rules
 from muster.coordinator.cluster.controller.effects import Note
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, Endpoint, Node
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, SECURITY, Endpoint, Node
 from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
@@ -63,6 +63,7 @@ from muster.storage.broker.topic_requests import TopicRequests
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from muster.coordinator.replication.wire.guard import Who
     from muster.coordinator.server.security.tls.listeners import Certificates
     from muster.storage.broker.broker import Broker
 
@@ -140,8 +141,9 @@ class Joined:
         self.groups = ObservedGroups(self.observer, self.session.connection_timeout_ms)
         return await cluster_id_of(self.session, own, fresh)
 
-    async def enter(self, broker: "Broker", clients: Doors) -> None:
-        """Register, and return once it is known how the cluster stands. clients: where they are told to go.
+    async def enter(self, broker: "Broker", clients: Doors, may: "Who | None" = None) -> None:
+        """Register, and return once it is known how the cluster stands. clients: where they are told to go. may: who
+        is answered at the door between nodes; None: everybody.
 
         Raises OtherKind, IdTaken, ForeignTopics, NoController, and ZooKeeper's weather.
         """
@@ -176,7 +178,7 @@ class Joined:
         )
         self.side.on_learned(self.figures.learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
-        await self.side.start(tls=tls)
+        await self.side.start(tls=tls, may=may)
         await registration.prepare()
         await adopt(self.session, broker, settings.node_id)
         await registration.register()
@@ -410,7 +412,7 @@ def rules_of(settings: Settings) -> rules.Settings:
         loose=settings.for_topic({}).flush_messages != 1,
         offsets_partitions=settings.offsets_topic_num_partitions,
         offsets_replicas=settings.offsets_topic_replication_factor,
-        internal=(ELECTIONS,),
+        internal=(ELECTIONS,) if settings.authorizer == "none" else (ELECTIONS, SECURITY),
         eviction=settings.broker_eviction_on_refusal,
         auto_rebalance=settings.auto_leader_rebalance_enable,
         imbalance_percent=settings.leader_imbalance_per_broker_percentage,
@@ -420,6 +422,11 @@ def rules_of(settings: Settings) -> rules.Settings:
 
 def internal_configs(settings: Settings, name: str) -> Mapping[str, str]:
     """What an internal topic sets for itself."""
+    if name == SECURITY:
+        from muster.coordinator.server.security.store import CONFIGS
+
+        # A copy that may lack what was taken from somebody is elected by an operator's word only.
+        return {**CONFIGS, "flush.messages": "1", "unclean.leader.election.enable": "false"}
     if name in (OFFSETS, LEDGER):
         size = str(settings.offsets_topic_segment_bytes)
         # A turn's batch is as large as it is; only a segment bounds it.

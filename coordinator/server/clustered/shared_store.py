@@ -131,16 +131,27 @@ class SharedStore(SecurityStore):
 
     async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
         for _ in range(MOST_TRIES):
-            try:
-                async with asyncio.timeout(DEADLINE_S):
-                    await self._leader.latest()
-            except (LinkError, TimeoutError) as error:
-                raise Unavailable(f"nothing is changed: {error or 'what others have changed did not come'}") from error
+            await self._latest()
             try:
                 return await change()
             except Overtaken:
                 continue
         raise Unavailable("others change the same again and again; try again")
+
+    async def _latest(self) -> None:
+        """Raises Unavailable."""
+        why = "what others have changed is not committed yet"
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    try:
+                        await self._leader.latest()
+                        return
+                    except LinkError as error:
+                        why = str(error)
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError as error:
+            raise Unavailable(f"{SECURITY_TOPIC} was not changed: {why}") from error
 
     @property
     def _leader(self) -> Following:

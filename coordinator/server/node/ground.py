@@ -18,6 +18,7 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.replication.wire.guard import Who
     from muster.coordinator.server.clustered.figures import Figures
     from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.tls.listeners import Certificates
@@ -66,10 +67,11 @@ class Ground:
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         return await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
 
-    async def register(self) -> None:
-        """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands."""
+    async def register(self, may: "Who | None" = None) -> None:
+        """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands. may:
+        who is one of its nodes."""
         if self.joined is not None:
-            await self.joined.enter(self.disk, self._doors())
+            await self.joined.enter(self.disk, self._doors(), may)
         elif isinstance(self.zookeeper, ZooKeeperSide):
             await self.zookeeper.register()
 

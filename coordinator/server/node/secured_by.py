@@ -23,6 +23,8 @@ from muster.storage.service.staging import StagingService
 if TYPE_CHECKING:
     import grpc
 
+    from muster.coordinator.security.identity import Identity
+    from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.rights.asking import Rights
     from muster.coordinator.server.security.security import Security
     from muster.coordinator.server.security.tls.listeners import Certificates
@@ -69,15 +71,35 @@ def tls_of(certificates: "Certificates | None", door: str) -> Tls | None:
 
 
 async def security_of(settings: Settings, broker: Broker, certificates: "Certificates | None") -> "Security | None":
-    """None where nobody is asked who they are. Raises SecurityDamaged, StorageError."""
+    """None where nobody is asked who they are. Of one node of many it knows nothing before `shared`. Raises
+    SecurityDamaged, StorageError."""
     if settings.authorizer == "none":
         return None
     from muster.coordinator.server.security.security import Security
 
+    if settings.inter_broker_listeners:
+        from muster.coordinator.server.clustered.shared_store import SharedStore
+
+        store = SharedStore(broker)
+        await asyncio.to_thread(store.load)
+        return Security(settings, broker, certificates, store)
     security = Security(settings, broker, certificates)
     await asyncio.to_thread(security.load)
     await security.start()
     return security
+
+
+async def shared(security: "Security | None", joined: "Joined", disk: Broker) -> None:
+    """Have from the cluster, which this node has joined, who may do what; nobody may be answered before. Raises
+    SecurityDamaged, StorageError."""
+    from muster.coordinator.server.clustered.sharing import share
+
+    await share(security, joined, disk)
+
+
+def node_rights(security: "Security | None") -> "Callable[[Identity], bool] | None":
+    """Who may ask what nodes ask each other; None: whoever can."""
+    return None if security is None else security.may_act_as_node
 
 
 async def stop(security: "Security | None") -> None:

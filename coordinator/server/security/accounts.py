@@ -80,8 +80,8 @@ class Accounts:
                 outcomes[name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
             else:
                 made.append(Change(UserKey(name), user))
-        found = await self._settled(lambda: self._alter_users(made, deletions, dict(outcomes)))
-        return {name: found.get(name, OK) for name in (*(each[0] for each in upsertions), *deletions)}
+        names = [*(each[0] for each in upsertions), *deletions]
+        return await self._told_of_each(names, lambda: self._alter_users(made, deletions, dict(outcomes)))
 
     async def _alter_users(
         self, made: Sequence[Change], deletions: Sequence[str], outcomes: dict[str, Outcome]
@@ -118,8 +118,7 @@ class Accounts:
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-        found = await self._settled(lambda: self._alter_scram(names, upsertions, deletions, dict(outcomes)))
-        return {name: found.get(name, OK) for name in names}
+        return await self._told_of_each(names, lambda: self._alter_scram(names, upsertions, deletions, dict(outcomes)))
 
     async def _alter_scram(
         self,
@@ -201,6 +200,15 @@ class Accounts:
                 ErrorCode.POLICY_VIOLATION, f"there are {len(self.tokens())} tokens, as many as are kept; revoke some"
             )
         return [Change(TokenKey(id_), None) for id_ in ended[:MOST_GONE]]
+
+    async def _told_of_each(
+        self, names: Iterable[str], change: Callable[[], Awaitable[Mapping[str, Outcome]]]
+    ) -> dict[str, Outcome]:
+        try:
+            found = await self._settled(change)
+        except CoordinatorError as error:
+            return dict.fromkeys(names, (error.code, str(error)))
+        return {name: found.get(name, OK) for name in names}
 
     async def _settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
         """One at a time. Raises CoordinatorError."""

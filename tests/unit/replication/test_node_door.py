@@ -282,4 +282,6 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "ControlledShutdown": 3,
         "ClusterState": 0,
         "NoteElections": 0,
+        "ReadSecurity": 0,
+        "WriteSecurity": 0,
     }

@@ -1,0 +1,51 @@
+"""A copy that cannot be used is taken away, and made anew from its leader's, as soon as nobody counts on it.
+
+As long as this node is in sync, or eligible, its copy may be the only one that has all that was acknowledged: then it
+stays as it is, and an operator decides.
+"""
+
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.replicas.ports import LogBroken
+from muster.coordinator.cluster.replicas.replicas import Replicas
+
+AFTER_MS: Final = 15_000
+"""In which the controller has heard that the copy is offline, so that it lets it into no ISR."""
+
+log = structlog.get_logger("muster.security")
+
+
+class Held(Protocol):
+    """See `StoredLogs`."""
+
+    def give_up(self, place: TopicPartition) -> None: ...
+
+
+class Mending:
+    def __init__(self, place: TopicPartition, replicas: Replicas, logs: Held) -> None:
+        self._place = place
+        self._replicas = replicas
+        self._logs = logs
+        self._since_ms: int | None = None
+
+    def look(self, now_ms: int) -> None:
+        """From time to time."""
+        if self._place not in self._replicas.offline:
+            self._since_ms = None
+            return
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        if now_ms - self._since_ms < AFTER_MS or self._replicas.is_missed(self._place):
+            return
+        why = self._replicas.offline[self._place][1]
+        try:
+            self._logs.give_up(self._place)
+        except LogBroken as error:
+            log.warning("a damaged copy stays", partition=str(self._place), why=str(error))
+            return
+        log.warning("a damaged copy is removed, and made anew from its leader's", partition=str(self._place), why=why)
+        self._since_ms = None
+        self._replicas.copy_anew(self._place, now_ms)

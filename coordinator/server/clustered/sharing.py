@@ -1,0 +1,59 @@
+"""Who may do what, in a cluster: a node's part in that, begun once it has joined."""
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from muster.coordinator.cluster.facts import SECURITY
+from muster.coordinator.replication.secured.following import Following
+from muster.coordinator.replication.secured.leading import PLACE, Leading
+from muster.coordinator.replication.secured.mending import Mending
+from muster.coordinator.replication.side import ClusterSide, wall_ms
+from muster.coordinator.replication.wire.links import Links, address_in
+from muster.coordinator.server.clustered.shared_store import SharedStore
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.clustered.joined import Joined
+    from muster.coordinator.server.security.security import Security
+
+
+async def share(security: "Security | None", joined: "Joined", disk: Broker) -> None:
+    """Returns once it is known who may do what. disk: where this node's copies are.
+
+    Raises SecurityDamaged, StorageError.
+    """
+    if security is None:
+        if SECURITY in joined.side.image.topics:
+            raise StorageError(
+                "authorizer is none, but the other nodes of the cluster ask who may do what: whoever reaches this one "
+                "would need no right for what is theirs; set authorizer=acl as at the others"
+            )
+        return
+    store = security.store
+    assert isinstance(store, SharedStore), "it was made for one of many"
+    side = joined.side
+
+    def failed(why: BaseException) -> None:
+        if not side.failure.done():
+            side.failure.set_exception(why)
+
+    await store.know(following_of(side, disk), failed)
+    security.topics = joined.broker.topics
+    await security.start()
+
+
+def following_of(side: ClusterSide, disk: Broker) -> Following:
+    """A node's part in `__security`, whether it leads that or not."""
+    leading = Leading(disk, side.replicas, appended=side.appended, wall_ms=wall_ms, happened=side.settle)
+    side.mend(Mending(PLACE, side.replicas, side.logs).look)
+    side.desk.security = leading
+    side.on_moved(leading.moved)
+    side.on_learned(lambda changes: leading.moved(PLACE))
+    return Following(
+        side.replicas.me,
+        side.image,
+        leading,
+        lambda: Links(side.calling, lambda node: address_in(side.image, node)),
+        monotonic,
+    )

@@ -1,0 +1,88 @@
+"""Nodes of `sides.py` that share who may do what."""
+
+import asyncio
+from pathlib import Path
+
+from muster.coordinator.cluster.facts import SECURITY, Assignment, Topic
+from muster.coordinator.replication.secured.leading import PLACE
+from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.clustered.shared_store import SharedStore
+from muster.coordinator.server.clustered.sharing import following_of
+from muster.coordinator.server.security.accounts import Accounts
+from muster.coordinator.server.security.acls import Acls
+from muster.coordinator.server.security.store import CONFIGS
+from tests.support.sides import SideNode, Sides
+
+ID = b"s" * 16
+
+
+def acl(name: str, permission: Permission = Permission.DENY) -> Acl:
+    return Acl(ResourceType.TOPIC, PatternType.LITERAL, name, "User:alice", "*", Operation.READ, permission)
+
+
+class SecuredNode:
+    """What a node knows of who may do what, in one life of it."""
+
+    def __init__(self, node: SideNode) -> None:
+        self.node = node
+        self.store = SharedStore(node.broker)
+        self.store.load()
+        self.accounts = Accounts(self.store)
+        self.acls = Acls(self.store)
+        self.failures: list[BaseException] = []
+        self.store.on_change(node.side.happened.set)
+        self.following = following_of(node.side, node.broker)
+        self.knowing = asyncio.create_task(self.store.know(self.following, self.failures.append))
+
+    @property
+    def names(self) -> set[str]:
+        return {each.name for each in self.store.state.acls}
+
+
+class SecuredSides:
+    """Copies of `__security` are on the first three nodes."""
+
+    def __init__(self, directory: Path, nodes: int = 3) -> None:
+        self.sides = Sides(directory, nodes)
+        self.secured: dict[int, SecuredNode] = {}
+
+    async def __aenter__(self) -> "SecuredSides":
+        await self.sides.__aenter__()
+        for node in self.sides:
+            self.secured[node.id] = SecuredNode(node)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for each in self.secured.values():
+            each.knowing.cancel()
+            each.store.stop()
+        await self.sides.__aexit__()
+
+    async def known(self) -> None:
+        """There is the topic, and all nodes know it."""
+        self.make()
+        for each in self.secured.values():
+            await each.knowing
+
+    def make(self) -> None:
+        self.sides.standing.make(Topic(SECURITY, ID, (Assignment((1, 2, 3)),), dict(CONFIGS)))
+
+    def __getitem__(self, node: int) -> SecuredNode:
+        return self.secured[node]
+
+    async def kill(self, node: int) -> None:
+        each = self.secured.pop(node)
+        each.store.stop()
+        await self.sides.kill(each.node)
+
+    async def start(self, node: int) -> SecuredNode:
+        side = self.sides.nodes[node - 1]
+        await self.sides.start(side)
+        each = self.secured[node] = SecuredNode(side)
+        return each
+
+    async def leader(self) -> int:
+        return (await self.sides.leader(PLACE)).id
+
+    async def all_have(self, *names: str) -> None:
+        await self.sides.until(lambda: all(each.names == set(names) for each in self.secured.values()))

@@ -1,12 +1,10 @@
 """Settings of many nodes: what holds, what is refused with which sentence, and that nothing pretends to be finished."""
 
-import asyncio
 
 import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings
 from muster.coordinator.config.security.doors import open_doors
-from muster.coordinator.server.node.main import serve
 
 MANY = {"inter.broker.listeners": "127.0.0.1:0", "zookeeper.connect": "zk"}
 TLS = {"inter.broker.listeners": "SSL://10.0.0.1:9293", "ssl.keystore.location": "/etc/muster/node.pem"}
@@ -124,11 +122,3 @@ def test_nodes_that_ask_who_may_do_what_are_not_many_yet(more: dict[str, str]) -
     given = {"authorizer": "acl", "sasl.enabled.mechanisms": "SCRAM-SHA-256"} | more
     load_settings(None, given)
     assert "authorizer is acl, but inter.broker.listeners is 127.0.0.1:0" in complaint(MANY | given)
-
-
-def test_a_node_does_not_pretend_to_keep_copies(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asyncio.run(serve(load_settings(None, MANY), None)) == 1
-    assert capsys.readouterr().err == (
-        "error: inter.broker.listeners is 127.0.0.1:0, but nodes that keep copies for each other are not finished in "
-        "this version, and nothing would be copied; leave it empty\n"
-    )

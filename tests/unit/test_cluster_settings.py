@@ -1,6 +1,5 @@
 """Settings of many nodes: what holds, what is refused with which sentence, and that nothing pretends to be finished."""
 
-
 import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings

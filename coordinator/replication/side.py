@@ -181,7 +181,6 @@ class ClusterSide:
         self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle, note=note)
         self._tasks = Tasks(self._failed)
         self._learners: list[Callable[[Changes], None]] = []
-        self._menders: list[Callable[[int], None]] = []
         self._movers: list[Callable[[TopicPartition], None]] = []
         self._settlers: list[Callable[[], None]] = []
         self._settling: asyncio.Handle | None = None
@@ -263,10 +262,6 @@ class ClusterSide:
     def on_learned(self, listener: Callable[[Changes], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)
-
-    def mend(self, look: Callable[[int], None]) -> None:
-        """Call it from time to time with the moment, after what time brings has been seen to."""
-        self._menders.append(look)
 
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None:
         """Call it with each partition of which more is committed here than before, or which is led here no more."""
@@ -409,8 +404,6 @@ class ClusterSide:
         while True:
             await asyncio.sleep(self._settings.replica_lag_time_max_ms / LOOKS / 1000)
             self.replicas.look(self._now_ms())
-            for look in self._menders:
-                look(self._now_ms())
             self.settle()
 
     async def _checkpoint(self) -> None:

@@ -59,9 +59,17 @@ class Following:
     would leave it without knowing who may do what (`Unreadable`)."""
 
     def __init__(
-        self, me: int, image: Image, leading: Leading, links: Callable[[], Links], clock_s: Callable[[], float]
+        self,
+        me: int,
+        image: Image,
+        leading: Leading,
+        links: Callable[[], Links],
+        clock_s: Callable[[], float],
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """links: makes some of its own; what waits holds up what is asked behind it. clock_s: monotonic."""
+        """links: makes some of its own; what waits holds up what is asked behind it. clock_s: monotonic. look: called
+        twice a second or so."""
+        self._look = look
         self._me = me
         self._image = image
         self._leading = leading
@@ -79,6 +87,7 @@ class Following:
     async def run(self, book: Book) -> None:
         """Raises Unreadable."""
         while True:
+            self._look()
             if self._clock_s() - self._heard_s > ANEW_AFTER_S:
                 self._offset, self._last_epoch = BEFORE_ALL, NO_EPOCH
             try:

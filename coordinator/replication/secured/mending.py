@@ -31,21 +31,22 @@ class Mending:
         self._logs = logs
         self._since_ms: int | None = None
 
-    def look(self, now_ms: int) -> None:
-        """From time to time."""
+    def look(self, now_ms: int) -> bool:
+        """From time to time. Whether it has begun to copy."""
         if self._place not in self._replicas.offline:
             self._since_ms = None
-            return
+            return False
         if self._since_ms is None:
             self._since_ms = now_ms
         if now_ms - self._since_ms < AFTER_MS or self._replicas.is_missed(self._place):
-            return
+            return False
         why = self._replicas.offline[self._place][1]
         try:
             self._logs.give_up(self._place)
         except LogBroken as error:
             log.warning("a damaged copy stays", partition=str(self._place), why=str(error))
-            return
+            return False
         log.warning("a damaged copy is removed, and made anew from its leader's", partition=str(self._place), why=why)
         self._since_ms = None
         self._replicas.copy_anew(self._place, now_ms)
+        return True

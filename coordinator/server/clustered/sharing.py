@@ -7,7 +7,7 @@ from muster.coordinator.cluster.facts import SECURITY
 from muster.coordinator.replication.secured.following import Following
 from muster.coordinator.replication.secured.leading import PLACE, Leading
 from muster.coordinator.replication.secured.mending import Mending
-from muster.coordinator.replication.side import ClusterSide, wall_ms
+from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
 from muster.coordinator.replication.wire.links import Links, address_in
 from muster.coordinator.server.clustered.shared_store import SharedStore
 from muster.storage.broker.broker import Broker
@@ -46,7 +46,12 @@ async def share(security: "Security | None", joined: "Joined", disk: Broker) -> 
 def following_of(side: ClusterSide, disk: Broker) -> Following:
     """A node's part in `__security`, whether it leads that or not."""
     leading = Leading(disk, side.replicas, appended=side.appended, wall_ms=wall_ms, happened=side.settle)
-    side.mend(Mending(PLACE, side.replicas, side.logs).look)
+    mending = Mending(PLACE, side.replicas, side.logs)
+
+    def look() -> None:
+        if mending.look(monotonic_ms()):
+            side.settle()
+
     side.desk.security = leading
     side.on_moved(leading.moved)
     side.on_learned(lambda changes: leading.moved(PLACE))
@@ -56,4 +61,5 @@ def following_of(side: ClusterSide, disk: Broker) -> Following:
         leading,
         lambda: Links(side.calling, lambda node: address_in(side.image, node)),
         monotonic,
+        look,
     )

@@ -231,9 +231,8 @@ class Node:
         if self._ground.joined is None:
             self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
             self.engine.load(self._loaded_ms)
-        await self._ground.register(secured_by.node_rights(self._security))
+        await self._ground.register(self._security)
         if self._ground.joined is not None:
-            await secured_by.shared(self._security, self._ground.joined, self._ground.disk)
             self._stand_by(self._ground.joined)
 
     async def _serve_kafka(self, door: KafkaDoor, tell: Tell) -> None:

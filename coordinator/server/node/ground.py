@@ -9,6 +9,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.zookeeper.observer import Tell
 from muster.storage.broker.broker import Broker
@@ -18,9 +19,9 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
-    from muster.coordinator.replication.wire.guard import Who
     from muster.coordinator.server.clustered.figures import Figures
     from muster.coordinator.server.clustered.joined import Joined
+    from muster.coordinator.server.security.security import Security
     from muster.coordinator.server.security.tls.listeners import Certificates
 
 
@@ -67,11 +68,12 @@ class Ground:
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         return await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
 
-    async def register(self, may: "Who | None" = None) -> None:
-        """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands. may:
-        who is one of its nodes."""
+    async def register(self, security: "Security | None" = None) -> None:
+        """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands, and who
+        may do what."""
         if self.joined is not None:
-            await self.joined.enter(self.disk, self._doors(), may)
+            await self.joined.enter(self.disk, self._doors(), secured_by.node_rights(security))
+            await secured_by.shared(security, self.joined, self.disk)
         elif isinstance(self.zookeeper, ZooKeeperSide):
             await self.zookeeper.register()
 

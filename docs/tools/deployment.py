@@ -10,6 +10,9 @@ FILES = {
     "compose": ("compose.yaml", "yaml"),
     "systemd": ("muster.service", "ini"),
     "kubernetes": ("kubernetes/muster.yaml", "yaml"),
+    "cluster": ("cluster/cluster.properties", "properties"),
+    "cluster_compose": ("cluster/compose.yaml", "yaml"),
+    "cluster_kubernetes": ("cluster/kubernetes.yaml", "yaml"),
 }
 
 

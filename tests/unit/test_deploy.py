@@ -243,7 +243,7 @@ def test_kubernetes_tells_clients_the_pods_own_name(tmp_path: Path) -> None:
 
 COMMENTED = [
     line.lstrip("# ").removeprefix("muster ")
-    for name in ("kubernetes/muster.yaml", "kubernetes/keda.yaml")
+    for name in ("kubernetes/muster.yaml", "kubernetes/keda.yaml", "cluster/kubernetes.yaml")
     for line in (DEPLOY / name).read_text().splitlines()
     if line.startswith("#   muster ")
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -136,3 +137,5 @@ def test_an_assignor_by_lag_waits_for_what_other_nodes_say_of_their_logs(cluster
     with Admin({"bootstrap.servers": cluster.address}) as admin:
         joined = admin.explain("by-lag")[-1]
     assert (joined.number, joined.protocol_name, joined.outcome) == (1, "lag", COMPLETED), joined
+    logs = [Path(f"{node.data}.log").read_text() for node in cluster.nodes.values()]
+    assert not any("assignor_failed" in log for log in logs), "its first plan was one"

@@ -305,6 +305,8 @@ async def topics(ask: Asker) -> dict[str, object]:
     grown = [one("CreatePartitionsRequest.topics", name=topic, count=2)] * 2
     twice = await ask("CreatePartitions", 3, topics=grown, timeout_ms=3000, validate_only=True)
     cluster = await ask("Metadata", 8, topics=[], include_cluster_authorized_operations=True)
+    described = [await describe_cluster(ask, version) for version in (0, 1)]
+    mistaken = [(await ask("DescribeCluster", 1, endpoint_type=kind)) for kind in (2, 3)]
     newest = await ask("ApiVersions", 3, client_software_name="tests", client_software_version="1")
     return found | {
         "twice: CreateTopics, a setting": await ask.made("twice", "retention.ms", **{"retention.ms": "1"}),
@@ -315,10 +317,28 @@ async def topics(ask: Asker) -> dict[str, object]:
         "delete: id twice": await gone((None, b"x" * 16), (None, b"x" * 16)),
         "operations on a topic": row.topic_authorized_operations,
         "operations on the cluster": cluster.cluster_authorized_operations,
+        "cluster: described": described,
+        "cluster: of another kind": [(each.error_code, each.error_message, each.brokers) for each in mistaken],
         "metadata: name and another id": (await metadata(topic, b"y" * 16)).error_code,
         "metadata: made by asking": (await metadata(f"asked{ask.run}", allow_auto_topic_creation=True)).error_code,
         "ApiVersions 4": next(each.max_version for each in newest.api_keys if each.api_key == 18) >= 4,
     }
+
+
+async def describe_cluster(ask: Asker, version: int) -> object:
+    """As in the same node's Metadata, but for what is none of Metadata's."""
+    answer = await ask("DescribeCluster", version, include_cluster_authorized_operations=True)
+    known = await ask("Metadata", 12, topics=[])
+    nodes = [(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers]
+    return (
+        answer.error_code,
+        answer.error_message,
+        answer.endpoint_type,
+        answer.cluster_authorized_operations,
+        answer.cluster_id == known.cluster_id,
+        answer.controller_id == known.controller_id,
+        nodes == [(each.node_id, each.host, each.port, each.rack) for each in known.brokers],
+    )
 
 
 async def configs(ask: Asker) -> dict[str, object]:

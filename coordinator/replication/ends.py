@@ -63,10 +63,11 @@ class Ask(Protocol):
 class Wanted:
     """A partition that somebody asked about."""
 
-    __slots__ = ("asked_ms", "end", "end_ms", "start", "start_ms")
+    __slots__ = ("asked_ms", "end", "end_ms", "start", "start_ms", "tried")
 
     def __init__(self, asked_ms: int) -> None:
         self.asked_ms = asked_ms
+        self.tried = False
         self.start = self.end = -1
         self.start_ms = self.end_ms = -STALE_MS
 
@@ -89,6 +90,7 @@ class Book:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._wanted: dict[Place, Wanted] = {}
+        self._untried = 0
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -106,11 +108,25 @@ class Book:
             return wanted.span(now_ms)
         if len(self._wanted) < self._most:
             self._wanted[place] = Wanted(now_ms)
+            self._untried += 1
         return None
 
-    def unknown(self, now_ms: int) -> bool:
-        """Whether something that is wanted is not known."""
-        return any(wanted.span(now_ms) is None for wanted in list(self._wanted.values()))
+    def wanted(self) -> list[Place]:
+        """All that no round was about yet."""
+        return [place for place, wanted in self._wanted.items() if not wanted.tried] if self._untried else []
+
+    @property
+    def untried(self) -> bool:
+        """Whether there is any such."""
+        return self._untried > 0
+
+    def tried(self, places: Iterable[Place]) -> None:
+        """A round about them is over, whoever has answered."""
+        for place in places:
+            wanted = self._wanted.get(place)
+            if wanted is not None and not wanted.tried:
+                wanted.tried = True
+                self._untried -= 1
 
     def due(self, leader_of: Callable[[Place], int], now_ms: int, *, everything: bool = True) -> dict[int, Questions]:
         """What to ask whom; only what is not known, unless `everything` is to be asked for."""
@@ -118,6 +134,7 @@ class Book:
         for place, wanted in list(self._wanted.items()):
             if now_ms - wanted.asked_ms >= FORGET_MS:
                 del self._wanted[place]
+                self._untried -= not wanted.tried
             elif (everything or wanted.span(now_ms) is None) and (leader := leader_of(place)) != NOBODY:
                 questions = found.setdefault(leader, Questions([], []))
                 questions.ends.append(place)
@@ -191,10 +208,10 @@ class EndsElsewhere:
         return found
 
     @property
-    def unknown(self) -> bool:
-        """Whether somebody asked for what is not known."""
-        with self._lock:
-            return self._book.unknown(self._now_ms())
+    def untried(self) -> bool:
+        """Whether somebody asked about what no leader was asked for: it is worth to wait. A leader that did not answer
+        once may be away for long."""
+        return self._book.untried
 
     async def known(self) -> None:
         """Return when all leaders have been asked for what is not known by now, or have taken too long."""
@@ -219,10 +236,13 @@ class EndsElsewhere:
             now_ms = self._now_ms()
             everything = now_ms >= self._next_ms
             with self._lock:
+                wanted = self._book.wanted()
                 due = self._book.due(self._leader_of, now_ms, everything=everything)
             if everything:
                 self._next_ms = now_ms + self._book.period_ms
             await asyncio.gather(*(self._asked(leader, questions) for leader, questions in due.items()))
+            with self._lock:
+                self._book.tried(wanted)
             for each in rounds:
                 if not each.done():
                     each.set_result(None)

@@ -3,7 +3,7 @@
 It stands where a node on its own has its `Broker`, and answers with the same words; what there is comes from the image.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn, Protocol, TypeAlias
 
@@ -244,6 +244,15 @@ class LedBroker(Broker):
     def asks_elsewhere(self, ends: EndsElsewhere) -> None:
         """From here on it is known where logs begin and end that are not here."""
         self._elsewhere = ends
+        self.ahead = self._ask_ahead
+
+    async def _ask_ahead(self, places: Sequence[Place]) -> None:
+        assert self._elsewhere is not None, "it is there before this is"
+        away = [place for place in places if not self.in_sync(place)]
+        if away:
+            self._elsewhere.spans(away)
+            if self._elsewhere.untried:
+                await self._elsewhere.known()
 
     def in_sync(self, place: Place) -> bool:
         """Whether this node has a copy of it with all that is committed, but for the last moment."""

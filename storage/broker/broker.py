@@ -3,7 +3,7 @@
 One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be called from others meanwhile.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.storage.disk.files import Buffer
@@ -21,6 +21,9 @@ from muster.storage.wording import remedy
 
 class Broker(Hosting):
     """The topics of one node (see `Topics`) and what is done with their records."""
+
+    ahead: Callable[[Sequence[TopicPartition]], Awaitable[None]] | None = None
+    """Waits until `ends` are known, where others are to say; None: they always are."""
 
     def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
         """Append whole batches to a partition, all or none (see `Log.append`).

@@ -20,7 +20,7 @@ class Ends(Protocol):
     """See `replication.ends.EndsElsewhere`."""
 
     @property
-    def unknown(self) -> bool: ...
+    def untried(self) -> bool: ...
 
     async def known(self) -> None: ...
 
@@ -61,7 +61,7 @@ class ClusterGroupCoordinator(GroupCoordinator):
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         """Where an end is asked for that nobody has asked for of late, its leader is waited for, once."""
         answer = await super().offset_fetch(request, call)
-        if not request.include_log_offsets or self._ends is None or not self._ends.unknown:
+        if not request.include_log_offsets or self._ends is None or not self._ends.untried:
             return answer
         await self._ends.known()
         return await super().offset_fetch(request, call)

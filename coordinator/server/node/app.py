@@ -332,7 +332,7 @@ class Node:
             on_stall=partial(report_stall, self.telling.conditions),
             instruments=self._instruments,
             complete=lambda work: completed(work, self.engine, self._log_span, self._observing),
-            measure=meter_of(self.engine, self.broker.ends, self._clock.now_ms),
+            measure=meter_of(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
         )
         self._sessions = Sessions(
             self.driver,

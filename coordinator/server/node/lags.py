@@ -18,6 +18,7 @@ from muster.coordinator.runtime.ports import NotYet
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import Place
     from muster.coordinator.server.sight.loads import LoadMeter
+    from muster.coordinator.server.sight.looking import Ahead
 
 Span = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known, and
@@ -108,7 +109,10 @@ def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], spa
 
 
 def meter_of(
-    engine: Engine, ends: "Callable[[Sequence[Place]], list[int]]", now_ms: Callable[[], int]
+    engine: Engine,
+    ends: "Callable[[Sequence[Place]], list[int]]",
+    now_ms: Callable[[], int],
+    ahead: "Ahead | None" = None,
 ) -> Callable[[MeasureLoad], AsyncIterator[LoadMeasured]]:
     """Measures the load of groups, from when the first one asks for it: nothing is imported before."""
     made: list[LoadMeter] = []
@@ -117,7 +121,7 @@ def meter_of(
         if not made:
             from muster.coordinator.server.sight.loads import LoadMeter
 
-            made.append(LoadMeter(engine, ends, now_ms))
+            made.append(LoadMeter(engine, ends, now_ms, ahead))
         return made[0].pieces(asked)
 
     return measure

@@ -20,7 +20,7 @@ from muster.coordinator.core.plan import plugins, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.observe.history import MAX_GROUPS, MAX_PARTITIONS, Place, admitted
 from muster.coordinator.server.driver.breath import Breath
-from muster.coordinator.server.sight.looking import Looking, Piece, Shards
+from muster.coordinator.server.sight.looking import Ahead, Looking, Piece, Shards
 
 UNKNOWN = -1
 
@@ -31,12 +31,16 @@ log = structlog.get_logger("muster.balance")
 
 
 class LoadMeter:
-    """`ends` gives the log ends of partitions (-1: none to be had)."""
+    """`ends` gives the log ends of partitions (-1: none to be had), `ahead` waits until they are known."""
 
     def __init__(
-        self, engine: Shards, ends: Callable[[Sequence[Place]], list[int]], clock_ms: Callable[[], int]
+        self,
+        engine: Shards,
+        ends: Callable[[Sequence[Place]], list[int]],
+        clock_ms: Callable[[], int],
+        ahead: Ahead | None = None,
     ) -> None:
-        self._looking = Looking(engine, ends)
+        self._looking = Looking(engine, ends, ahead)
         self._clock_ms = clock_ms
         self._refused: frozenset[str] = frozenset()
         self._weighing: Weighing | None = None

@@ -3,9 +3,9 @@
 The end of a log and what is committed there are read in the same piece: nothing happens in between.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import StoredOffset
@@ -37,12 +37,19 @@ class Piece(NamedTuple):
     """-1: there is no such log, or it is away."""
 
 
-class Looking:
-    """`ends` gives the log ends of partitions (-1: none to be had)."""
+Ahead: TypeAlias = Callable[[Sequence[Place]], Awaitable[None]]
 
-    def __init__(self, engine: Shards, ends: Callable[[Sequence[Place]], list[int]]) -> None:
+
+class Looking:
+    """`ends` gives the log ends of partitions (-1: none to be had); `ahead` waits until they are known, where
+    others are to say."""
+
+    def __init__(
+        self, engine: Shards, ends: Callable[[Sequence[Place]], list[int]], ahead: Ahead | None = None
+    ) -> None:
         self._engine = engine
         self._ends = ends
+        self._ahead = ahead
 
     @property
     def shards(self) -> int:
@@ -71,6 +78,8 @@ class Looking:
         """These places, or all where the group has committed. Others have their turns between the pieces."""
         wanted = iter(list(self.stored(group_id)) if places is None else places)
         while piece := list(islice(wanted, AT_ONCE)):
+            if self._ahead is not None:
+                await self._ahead(piece)
             # What is committed is looked up anew: the group may have gone meanwhile, and its shard, too.
             stored = self.stored(group_id)
             if places is None:

@@ -14,7 +14,7 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History, Place
 from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.sight.looking import Looking, Shards
+from muster.coordinator.server.sight.looking import Ahead, Looking, Shards
 from muster.coordinator.server.sight.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ class Logs(Protocol):
     """What is asked of the node's logs."""
 
     def ends(self, places: Sequence[Place], /) -> list[int]: ...
+
+    @property
+    def ahead(self) -> Ahead | None: ...
 
 
 class Observing:
@@ -65,7 +68,7 @@ class Observing:
         """Sample from now on, and the scaler's methods, if it is on. `tell` gives a shard what its canaries ask for."""
         if self.history is None:
             return {}
-        looking = Looking(engine, logs.ends)
+        looking = Looking(engine, logs.ends, logs.ahead)
         on_look = partial(self._looked, looking, self.history, tell)
         self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note, on_look)
         self._sampling.start()

@@ -38,7 +38,6 @@ def test_what_is_asked_about_is_asked_for_of_its_leader_and_told_from_then_on() 
     told(book, THERE, Span(3, 70), 2)
     assert book.look(THERE, 3) == Span(3, 70)
     assert book.look(ALSO, 3) is None
-    assert book.unknown(3)
 
 
 def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
@@ -132,10 +131,10 @@ def test_whoever_waits_hears_what_the_leaders_say() -> None:
         leaders.spans = {THERE: Span(3, 70), ALSO: Span(0, 9)}
         assert leaders.asked == [], "nobody asks about anything"
         assert elsewhere.spans([THERE, ALSO]) == [None, None]
-        assert elsewhere.unknown
+        assert elsewhere.untried
         await elsewhere.known()
         assert elsewhere.spans([THERE, ALSO]) == [Span(3, 70), Span(0, 9)]
-        assert not elsewhere.unknown
+        assert not elsewhere.untried
         assert sorted(leaders.asked[:4]) == [(8, EARLIEST, 1), (8, LATEST, 1), (9, EARLIEST, 1), (9, LATEST, 1)]
 
     play(story)
@@ -154,6 +153,31 @@ def test_a_leader_that_is_away_holds_up_nobody_else() -> None:
         assert elsewhere.span(ALSO) == Span(0, 9)
 
     play(story)
+
+
+def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer() -> None:
+    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+        leaders.away = {9}
+        elsewhere.spans([ALSO, ("nobody's", 1)])
+        assert elsewhere.untried
+        await elsewhere.known()
+        assert elsewhere.spans([ALSO, ("nobody's", 1)]) == [None, None]
+        assert not elsewhere.untried
+
+    play(story)
+
+
+def test_what_is_forgotten_is_not_untried_for_good() -> None:
+    book = Book()
+    book.look(THERE, 0)
+    assert book.wanted() == [THERE]
+    assert not book.due(leader_of, ends.FORGET_MS)
+    assert not book.untried
+    book.tried([THERE])
+    assert not book.untried
+    book.look(THERE, 0)
+    book.tried(book.wanted())
+    assert (book.wanted(), book.untried) == ([], False)
 
 
 def test_of_many_partitions_so_many_are_in_one_question() -> None:
@@ -181,7 +205,7 @@ def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> 
     side = SimpleNamespace(image=cluster.image, replicas=SimpleNamespace(me=ME, led={}))
     side.on_learned = side.on_moved = lambda listener: None
     broker, places = LedBroker(disk, cast(Any, side)), [("t", number) for number in range(3)]
-    assert broker.ends(places) == [2, 0, -1]
+    assert (broker.ends(places), broker.ahead) == ([2, 0, -1], None)
     with pytest.raises(UnknownTopicOrPartition):
         broker.high_watermark("t", 2)
 
@@ -191,7 +215,8 @@ def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> 
         assert broker.ends(places) == [2, -1, -1]
         with pytest.raises(NotKnownYet):
             broker.start_offset("t", 1)
-        await elsewhere.known()
+        assert broker.ahead is not None
+        await broker.ahead(places)
         assert (broker.starts(places), broker.ends(places)) == ([0, 3, 5], [2, 70, 9])
         assert [(broker.start_offset(*place), broker.high_watermark(*place)) for place in places] == [
             (0, 2),

@@ -271,3 +271,19 @@ def test_a_sample_that_fails_is_not_the_last(world: World, monkeypatch: pytest.M
         assert history.lag("a") == 90
 
     asyncio.run(run())
+
+
+def test_ends_that_other_nodes_are_to_say_are_waited_for_and_commits_are_those_of_the_moment_after() -> None:
+    """Of a part of the logs the lag would look like that of a group that keeps up."""
+    world = World()
+    world.commit("g", {0: 5, 1: 5})
+
+    async def ahead(places: Sequence[Place]) -> None:
+        world.ends = dict.fromkeys(places, 100)
+        world.commit("g", {1: 60})
+
+    world.sampling = Sampling(
+        History(SAMPLE_MS), Looking(world.engine, world.ends_of, ahead), lambda: world.now_ms, lambda: dict(world.ids)
+    )
+    world.sample()
+    assert world.history.lag("g") == 95 + 40

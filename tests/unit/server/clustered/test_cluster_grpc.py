@@ -91,17 +91,17 @@ class Ends:
 
     def __init__(self) -> None:
         self.waits = 0
-        self.unknown = False
+        self.untried = False
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         if not self.waits:
-            self.unknown = True
+            self.untried = True
             raise NotYet("its leader is asked", lambda: None)
         return 3, 70
 
     async def known(self) -> None:
         self.waits += 1
-        self.unknown = False
+        self.untried = False
 
 
 def coordinator(cluster: ThreeNodes, watchers: Watchers, ends: Ends | None = None) -> ClusterGroupCoordinator:

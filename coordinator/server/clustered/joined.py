@@ -16,7 +16,7 @@ import structlog
 from muster.coordinator.cluster.controller import settings as rules
 from muster.coordinator.cluster.controller.effects import Note
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, SECURITY, Endpoint, Node
-from muster.coordinator.cluster.image import Changes, Image
+from muster.coordinator.cluster.image import Changes
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
 from muster.coordinator.errors import ErrorCode
@@ -40,7 +40,6 @@ from muster.coordinator.replication.wire.link import Caller
 from muster.coordinator.replication.wire.links import REPLICATION, Calling
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.clustered.asking import AsksByGrpc, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
@@ -48,6 +47,7 @@ from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
+from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
@@ -203,7 +203,9 @@ class Joined:
         topics = ClusterTopics(self.session, showing, planning, partial(os.urandom, ID_BYTES))
         self.requests.topics = cast(TopicRequests, topics)
         self.admin = ClusterAdmin(self.session, showing)
-        self.shards = shards_of(self.side.image) or settings.offsets_topic_num_partitions
+        self._count = ShardCount(self.session, settings.offsets_topic_num_partitions, self._failed)
+        self.shards = await self._count.take()
+        self._count.watch(self.side)
         self.group_log = ShardGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
         self._coordinating = Coordinating(
             self.side,
@@ -282,6 +284,7 @@ class Joined:
         if self._seat is not None:
             await self._seat.close()
         if hasattr(self, "_coordinating"):
+            self._count.stop()
             await self._coordinating.stop()
         if hasattr(self, "_ends"):
             await self._ends.stop()
@@ -326,14 +329,6 @@ class Joined:
     def _learned(self, changes: Changes) -> None:
         if not self._entered.done():
             self._entered.set_result(None)
-        elif OFFSETS in changes.configs and (made := shards_of(self.side.image)) not in (0, self.shards):
-            self._failed(
-                PartitionCountConflict(
-                    f"the cluster's {OFFSETS} has {made} partitions, made by another node's "
-                    f"offsets.topic.num.partitions; this one has {self.shards}: start it again, and it takes the "
-                    "cluster's"
-                )
-            )
 
     def _failed(self, why: BaseException) -> None:
         self._fail(why)
@@ -389,12 +384,6 @@ class Joined:
                 log.warning("ZooKeeper is out of reach; what is in sync goes on", zookeeper=where)
             case SessionState.LOST:
                 log.warning("the session is over; the node registers anew once it can", zookeeper=where)
-
-
-def shards_of(image: Image) -> int:
-    """How many there are, by the cluster; 0 while nobody has made them."""
-    topic = image.topics.get(OFFSETS)
-    return 0 if topic is None else len(topic.partitions)
 
 
 def client_doors(doors: Doors) -> tuple[Endpoint, ...]:

@@ -1,0 +1,63 @@
+"""Over how many shards a cluster's groups are spread: as many as `__consumer_offsets` has partitions in ZooKeeper.
+
+What the image shows of a topic may be a part of it: its partitions come as they are written, a hundred at a time.
+"""
+
+import structlog
+
+from muster.coordinator.cluster.facts import OFFSETS
+from muster.coordinator.cluster.image import Changes
+from muster.coordinator.replication.side import ClusterSide
+from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.runtime.group_log import PartitionCountConflict
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+
+log = structlog.get_logger("muster.cluster")
+
+
+class ShardCount:
+    """setting: `offsets.topic.num.partitions`, which counts until somebody has made the topic (C12)."""
+
+    def __init__(self, session: Session, setting: int, failed: Failed) -> None:
+        self._session = session
+        self._failed = failed
+        self._tasks = Tasks(failed)
+        self.count = setting
+
+    async def take(self) -> int:
+        """The cluster's, or the setting. Raises ZooKeeper's weather, and MalformedZnode."""
+        self.count = await self._made() or self.count
+        return self.count
+
+    def watch(self, side: ClusterSide) -> None:
+        """From now on see to it that the cluster's is what was taken; `failed` hears of a PartitionCountConflict."""
+        side.on_learned(self._learned)
+
+    def stop(self) -> None:
+        self._tasks.stop()
+
+    def _learned(self, changes: Changes) -> None:
+        if OFFSETS in changes.configs:
+            self._tasks.start(self._check())
+
+    async def _check(self) -> None:
+        try:
+            made = await self._made()
+        except (ZooKeeperError, MalformedZnode) as error:
+            log.warning("how many shards the cluster has cannot be read", why=str(error))
+            return
+        if made not in (0, self.count):
+            self._failed(
+                PartitionCountConflict(
+                    f"the cluster's {OFFSETS} has {made} partitions, by another node's offsets.topic.num.partitions; "
+                    f"this node was started with {self.count}: start it again, and it takes the cluster's"
+                )
+            )
+
+    async def _made(self) -> int:
+        path = paths.topic(OFFSETS)
+        found = await self._session.get(path)
+        return 0 if found is None else len(layout.read_topic(path, found.data).partitions)

@@ -71,13 +71,18 @@ def synonyms(entry: Any, settings: BaseModel, node: LogSettings) -> list[Any]:
     """The value and, for a topic, the node's setting that it stands in for, in the order in which they count."""
     made = struct("DescribeConfigsResponse.results.configs.synonyms")
     found = [made(name=entry.name, value=entry.value, source=entry.config_source)]
-    above = node_setting(entry.name) if isinstance(settings, TopicSettings) else None
+    above = above_of(entry.name, node) if isinstance(settings, TopicSettings) else None
     if above is None:
         return found
     field = type(node).model_fields[above]
     where = source(entry.name, above, field, node, {})
     inherited = made(name=field.alias, value=shown(node, field.alias or above, above), source=where)
     return [*found, inherited] if entry.config_source == SET_FOR_TOPIC else [inherited]
+
+
+def above_of(name: str, node: LogSettings) -> str | None:
+    """The node's field that a topic's setting stands in for, if there is one."""
+    return node_setting(name) or (name.replace(".", "_") if name in node.of_every_topic() else None)
 
 
 def kind(field: FieldInfo) -> int:

@@ -43,10 +43,20 @@ class Draw(NamedTuple):
 
 @dataclass(slots=True)
 class Beside:
-    """What one request plans: each of its topics is held against those before it."""
+    """What one request plans: each of its topics is held against those before it, and those that were there when it
+    came. alike, there: names by what they are alike to; load: replicas by node."""
 
     alike: dict[str, str] = field(default_factory=dict)
     load: Counter[int] = field(default_factory=Counter)
+
+    there: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, image: Image) -> "Beside":
+        """For a request that comes now. It takes its time where there are many partitions: once for each request."""
+        return cls(
+            load=load(view.replicas for _, view in image.partitions()), there={alike(it): it for it in image.topics}
+        )
 
     def take(self, name: str, replicas: Replicas) -> None:
         self.alike[alike(name)] = name
@@ -76,7 +86,7 @@ class Planning:
             raise InvalidTopic(
                 f"'{name}' begins with '{INTERNAL}', as nodes name topics of their own; expected another."
             )
-        check_name(name, {alike(each): each for each in self._image.topics})
+        check_name(name, beside.there)
         check_name(name, beside.alike)
         if name in self._image.topics or alike(name) in beside.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
@@ -138,7 +148,7 @@ class Planning:
         try:
             check(assignments, (node.id for node in self._image.live()), first=first)
         except CoordinatorError as error:
-            raise InvalidReplicaAssignment(str(error)) from None
+            raise InvalidReplicaAssignment(error.message) from None
         return tuple(tuple(assignments[number]) for number in sorted(assignments))
 
     def placed(self, partitions: int, factor: int) -> Replicas:
@@ -161,9 +171,8 @@ class Planning:
     def _bear(self, name: str, replicas: Replicas, beside: Beside) -> None:
         """Whether nodes take that many more (`max.partitions`), and the znode."""
         come = load(replicas)
-        there = load(view.replicas for _, view in self._image.partitions())
         for node, more in sorted(come.items()):
-            total = there[node] + beside.load[node] + more
+            total = beside.load[node] + more
             if total > self._settings.max_partitions:
                 raise InvalidPartitions(
                     f"Topic '{name}' would bring node {node} to {total} partitions, above its limit of "
@@ -179,7 +188,7 @@ def placed(nodes: Sequence[Place], partitions: int, factor: int, drawn: Draw, fi
     try:
         return place(nodes, partitions, factor, start=drawn.start, shift=drawn.shift, first=first)
     except CoordinatorError as error:
-        raise InvalidReplicationFactor(str(error)) from None
+        raise InvalidReplicationFactor(error.message) from None
 
 
 def originals(assignment: Assignment) -> tuple[int, ...]:

@@ -39,5 +39,10 @@ class Showing:
 
     def _look(self, changes: Changes) -> None:
         for future, shown in list(self._waiting.items()):
-            if not future.done() and shown():
-                future.set_result(None)
+            if future.done():
+                continue
+            try:
+                if shown():
+                    future.set_result(None)
+            except Exception as error:  # a mistake of who waits is not to hold up those who listen after it
+                future.set_exception(error)

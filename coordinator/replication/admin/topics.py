@@ -58,15 +58,15 @@ class ClusterTopics:
 
     def check_new(self, wanted: NewTopic) -> None:
         """Refuse what `create` would refuse. Raises StorageError."""
-        self._planning.new_topic(wanted, Beside())
+        self._planning.new_topic(wanted, Beside.of(self._image))
 
     def check_growth(self, wanted: MorePartitions) -> None:
         """Refuse what `grow` would refuse, by what the image knows. Raises StorageError."""
-        self._planning.growth(written(self._view(wanted.name)), wanted, Beside())
+        self._planning.growth(written(self._view(wanted.name)), wanted, Beside.of(self._image))
 
     async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]:
         """Make these topics; TopicAlreadyExists (36) where another was faster."""
-        beside = Beside()
+        beside = Beside.of(self._image)
 
         def planned(each: NewTopic) -> Replicas | StorageError:
             return or_refusal(lambda: self._planning.new_topic(each, beside))
@@ -76,7 +76,7 @@ class ClusterTopics:
 
     async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
         """Raise these topics' partition counts."""
-        beside = Beside()
+        beside = Beside.of(self._image)
 
         async def one(each: tuple[MorePartitions, None], deadline_s: float) -> Topic:
             return await self._grow(each[0], beside, deadline_s)

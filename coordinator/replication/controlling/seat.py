@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, cast
 import structlog
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Answered, IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.machine import Controller
 from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import Node, TopicPartition
+from muster.coordinator.cluster.facts import Node
 from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
@@ -131,14 +131,6 @@ class Seat:
             lambda request: events.Polled(request, node.id, node.epoch, known, offline, max_wait_ms),
             ClusterState(ErrorCode.NOT_CONTROLLER),
         )
-
-    async def elect_leaders(self, places: tuple[TopicPartition, ...], election: events.Election) -> Answered:
-        return await self._ask(
-            lambda request: events.ElectLeaders(request, places, election), Answered(ErrorCode.NOT_CONTROLLER)
-        )
-
-    async def reassign(self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> Answered:
-        return await self._ask(lambda request: events.Reassign(request, wanted), Answered(ErrorCode.NOT_CONTROLLER))
 
     def broke(self, node_id: int) -> None:
         """Somebody's connection to a node broke (C9). If that is the controller, this node looks for itself."""

@@ -29,10 +29,12 @@ def planning(known: Image, factor: int = 3, **settings: str) -> Planning:
     )
 
 
-def code_of(plan: Planning, wanted: NewTopic | MorePartitions, topic: Topic | None = None) -> int:
+def code_of(known: Image, wanted: NewTopic | MorePartitions, topic: Topic | None = None) -> int:
+    plan = planning(known)
+
     def planned() -> object:
         if isinstance(wanted, NewTopic):
-            return plan.new_topic(wanted, Beside())
+            return plan.new_topic(wanted, Beside.of(known))
         assert topic is not None
         return plan.growth(topic, wanted, Beside())
 
@@ -73,7 +75,7 @@ def test_where_they_begin_is_drawn() -> None:
     ],
 )
 def test_what_speaks_against_a_new_topic(wanted: NewTopic, code: int) -> None:
-    assert code_of(planning(image(**{"a.b": [(1,)]})), wanted) == code
+    assert code_of(image(**{"a.b": [(1,)]}), wanted) == code
 
 
 def test_the_clusters_own_settings_are_taken() -> None:
@@ -89,8 +91,8 @@ def test_the_clusters_own_settings_are_taken() -> None:
 def test_nodes_that_are_gone_get_nothing_and_those_that_stop_only_what_nobody_else_takes() -> None:
     nodes = {**THREE, 2: NodeView(2, 12, NodeStatus.GONE), 3: NodeView(3, 13, NodeStatus.SHUTTING_DOWN)}
     assert planning(image(nodes), 1).new_topic(NewTopic("t", 2), Beside()) == ((1,), (1,))
-    assert code_of(planning(image(nodes)), NewTopic("t", 1, {}, 2)) == 38
-    assert code_of(planning(image(nodes)), NewTopic("t", -1, {}, -1, {0: (2,)})) == 39
+    assert code_of(image(nodes), NewTopic("t", 1, {}, 2)) == 38
+    assert code_of(image(nodes), NewTopic("t", -1, {}, -1, {0: (2,)})) == 39
 
 
 def test_of_two_alike_in_one_request_the_second_is_refused() -> None:
@@ -100,9 +102,12 @@ def test_of_two_alike_in_one_request_the_second_is_refused() -> None:
         plan.new_topic(NewTopic("a_b", 1), beside)
 
 
+OLD_ONES = image(old=[(1, 2), (1, 2)])
+
+
 def test_max_partitions_is_a_limit_of_each_node() -> None:
     """Replicas elsewhere do not count, those planned beside do."""
-    plan, beside = planning(image(old=[(1, 2), (1, 2)]), max_partitions="3"), Beside()
+    plan, beside = planning(OLD_ONES, max_partitions="3"), Beside.of(OLD_ONES)
     plan.new_topic(NewTopic("one", -1, {}, -1, {0: (1, 3)}), beside)
     plan.new_topic(NewTopic("two", -1, {}, -1, {0: (3,), 1: (3,)}), beside)
     with pytest.raises(StorageError, match="node 1 to 4 partitions"):
@@ -129,7 +134,7 @@ def test_new_partitions_go_on_where_the_first_one_begins() -> None:
     ],
 )
 def test_what_speaks_against_growth(wanted: MorePartitions, code: int) -> None:
-    assert code_of(planning(image()), wanted, OLD) == code
+    assert code_of(image(), wanted, OLD) == code
 
 
 def test_what_was_not_written_counts_no_more() -> None:

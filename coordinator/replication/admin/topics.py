@@ -13,6 +13,7 @@ from muster.coordinator.cluster.image import TopicView
 from muster.coordinator.replication.admin.cluster_admin import PATIENCE_MS, later
 from muster.coordinator.replication.admin.planning import Beside, Planning, Replicas
 from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import changing
 from muster.coordinator.zookeeper.cluster.changing import Configs
 from muster.coordinator.zookeeper.connect import Session
@@ -131,6 +132,7 @@ class ClusterTopics:
             if await changing.put_topic(self._session, more):
                 break
             beside.give_back(wanted.name, replicas)
+            await self._session.sync(paths.topic(wanted.name))
         else:
             raise contended(wanted.name)
 
@@ -144,19 +146,14 @@ class ClusterTopics:
     async def _change(self, each: tuple[str, Changes], deadline_s: float) -> Topic:
         name, changes = each
         for _ in range(MOST_TRIES):
-            before = await changing.read_configs(self._session, "topics", name)
-            view = self._view(name)
-            topic_id = view.topic_id
-            # Whoever asks for changes of what is set looks at the image for that.
-            await self._shown(
-                partial(self._has, name, topic_id, before.values), deadline_s, f"the settings of '{name}'"
-            )
-            self._view(name)
+            before = await self._configs(name, deadline_s)
+            topic_id = self._view(name).topic_id
             after = self._planning.change(name, before.values, changes() if callable(changes) else changes)
             if after == before.values:
                 return told(self._view(name))
             if await changing.put_configs(self._session, "topics", name, Configs(after, before.version)):
                 break
+            await self._session.sync(paths.config_topic(name))
         else:
             raise contended(name)
 
@@ -167,6 +164,22 @@ class ClusterTopics:
         await self._shown(shown, deadline_s, f"the settings of topic '{name}'")
         return told(self._view(name))
 
+    async def _configs(self, name: str, deadline_s: float) -> Configs:
+        """As they are written, when the image has the same: whoever asks for changes of what is set looks there."""
+        synced = False
+        while True:
+            written = await changing.read_configs(self._session, "topics", name)
+            view = self._view(name)
+            if view.configs == written.values:
+                return written
+            if not synced:
+                # The image may be further than the server that was asked.
+                await self._session.sync(paths.config_topic(name))
+                synced = True
+            else:
+                await self._shown(partial(self._is_another, view), deadline_s, f"the settings of topic '{name}'")
+                synced = False
+
     async def _delete(self, each: tuple[Topic, None], deadline_s: float) -> None:
         topic = each[0]
         if self._view(topic.name).topic_id != topic.id:
@@ -175,6 +188,7 @@ class ClusterTopics:
             there = await changing.read_topic(self._session, topic.name)
             if there is None or there.topic_id != topic.id or await changing.mark_to_delete(self._session, there):
                 break
+            await self._session.sync(paths.topic(topic.name))
         else:
             raise contended(topic.name)
         await self._shown(lambda: topic.id not in self._image.names, deadline_s, f"that topic '{topic.name}' is gone")
@@ -187,9 +201,9 @@ class ClusterTopics:
             raise no_topic(name)
         return view
 
-    def _has(self, name: str, topic_id: bytes, configs: object) -> bool:
-        view = self._image.topics.get(name)
-        return view is None or view.topic_id != topic_id or view.configs == configs
+    def _is_another(self, before: TopicView) -> bool:
+        view = self._image.topics.get(before.name)
+        return view is None or view.topic_id != before.topic_id or view.configs != before.configs
 
     async def _shown(self, shown: Callable[[], bool], deadline_s: float, what: str) -> None:
         if not await self._showing.until(shown, deadline_s):

@@ -4,6 +4,7 @@ It stands where a node on its own has its `Broker`, and answers with the same wo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NoReturn, Protocol, TypeAlias
 
@@ -220,9 +221,11 @@ class LedBroker(Broker):
         return self._replicas.leader_of(TopicPartition(topic, partition))
 
     def logs(self) -> Iterator[Log]:
-        """The logs that this node leads, but for private ones."""
-        places = [place for place, led in self._replicas.led.items() if not led.leader.over]
-        return (self._disk.log(*place) for place in places if place.topic not in PRIVATE_TOPICS)
+        """The logs that this node leads, but for private ones. In any thread; what goes meanwhile is passed over."""
+        for place in list(self._replicas.led):
+            if place.topic not in PRIVATE_TOPICS:
+                with suppress(StorageError):
+                    yield self.log(*place)
 
     def private_log(self, topic: str, partition: int) -> Log | None:
         return self._disk.private_log(topic, partition)

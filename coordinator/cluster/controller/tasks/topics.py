@@ -19,6 +19,7 @@ class Topics:
         """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
         book = self.reign.book
         self.creation.due = True
+        self.deletion.seen(event)
         for topic in event.topics:
             self.creation.made.discard(topic.name)
             going = self.deletion.going.get(topic.name)
@@ -108,6 +109,7 @@ class Topics:
     def read(self, event: StatesRead) -> None:
         """All states, as ZooKeeper has them: what this node believed counts no more."""
         book = self.reign.book
+        self.deletion.read(event)
         book.broken = frozenset(event.broken)
         for place in event.broken:
             self.reign.warn(f"the state of {place} cannot be read: nothing is decided for it")

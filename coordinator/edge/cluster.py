@@ -7,6 +7,8 @@ from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
+    from muster.coordinator.core.effects import SettingsReply
+    from muster.coordinator.core.events import AlterSettings, DescribeSettings
 
 OFFSETS = "__consumer_offsets"
 """The topic whose partitions are the shards of groups: who leads one coordinates its groups."""
@@ -36,6 +38,13 @@ def at(node: NodeAt) -> str:
     return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
 
 
+class Elsewhere(Protocol):
+    """Asks other nodes what clients may ask of any node."""
+
+    async def settings(self, shard: int, event: "DescribeSettings | AlterSettings") -> "SettingsReply":
+        """What the coordinator of the shard answers; COORDINATOR_NOT_AVAILABLE where none does."""
+
+
 class Cluster(Protocol):
     """What this node knows of its cluster; it may be behind by as much as a poll takes. Listeners go by the names that
     registrations have: `KAFKA`, `GRPC`, `HTTP`."""
@@ -43,6 +52,10 @@ class Cluster(Protocol):
     @property
     def me(self) -> int:
         """This node's id."""
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Who asks other nodes; None where nobody does."""
 
     @property
     def controller(self) -> int:

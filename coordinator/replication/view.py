@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
 from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.edge.cluster import NodeAt
+from muster.coordinator.edge.cluster import Elsewhere, NodeAt
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 
@@ -34,6 +34,7 @@ class ImageView:
     def __init__(self, me: int, image: Image) -> None:
         self._me = me
         self._image = image
+        self.elsewhere: Elsewhere | None = None
 
     @property
     def me(self) -> int:

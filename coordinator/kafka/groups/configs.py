@@ -1,5 +1,6 @@
 """Settings of groups as Kafka's resource GROUP has them: names and texts here, JSON values in the group's shard."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +20,12 @@ from muster.coordinator.kafka.log.config_changes import Asked, Changes
 from muster.coordinator.kafka.log.configs import DEFAULT
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import Cluster, Elsewhere
 
 SET_FOR_GROUP: Final = 8
+
+CALLS_AT_ONCE: Final = 20
+"""Of groups that other nodes coordinate."""
 
 Wanted = TypeVar("Wanted", effects.SettingsReply, effects.ListSettingsReply)
 
@@ -82,9 +86,30 @@ class GroupConfigs:
         return outcomes
 
     async def _ask(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
-        """The replies. Who asks for settings has looked no coordinator up, and need not: there is none now."""
+        """The replies. Who asks for settings has looked no coordinator up, and need not: where it is another node, that
+        is asked."""
+        cluster = self._cluster
+        if cluster is None or cluster.elsewhere is None or all(leads(cluster, shard) for shard, _ in questions):
+            return await self._asked_here(questions, wanted)
+        away: list[int] = [at for at, (shard, _) in enumerate(questions) if not leads(cluster, shard)]
+        here = [question for at, question in enumerate(questions) if at not in {*away}]
+        answers = iter(await self._asked_here(here, wanted))
+        replies = await asked_elsewhere(cluster.elsewhere, [questions[at] for at in away])
+        told = dict(zip(away, replies, strict=True))
+        return [told[at] if at in told else next(answers) for at in range(len(questions))]
+
+    async def _asked_here(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         replies = await self._groups.ask_each(questions, wanted)
         return [unserved(reply) if reply.code is ErrorCode.NOT_COORDINATOR else reply for reply in replies]
+
+
+async def asked_elsewhere(elsewhere: "Elsewhere", questions: Sequence[tuple[int, Any]]) -> list[Any]:
+    """Some at a time: each is a call of its own."""
+    replies = []
+    for begin in range(0, len(questions), CALLS_AT_ONCE):
+        some = questions[begin : begin + CALLS_AT_ONCE]
+        replies += await asyncio.gather(*(elsewhere.settings(shard, event) for shard, event in some))
+    return replies
 
 
 def unserved(reply: Wanted) -> Wanted:

@@ -1,13 +1,24 @@
-"""Asks other nodes of a cluster where logs end, at their gRPC doors, as any client does."""
+"""Asks other nodes of a cluster at their gRPC doors, as any client does: where logs end, what is set for groups."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 
 from muster.coordinator.config.security.tls import REPLICATION
+from muster.coordinator.core.effects import SettingsReply
+from muster.coordinator.core.events import AlterSettings, DescribeSettings
 from muster.coordinator.edge.cluster import GRPC, Cluster, NodeAt, at
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
+    AlterGroupSettingsRequest,
+    AlterGroupSettingsResponse,
+    DescribeGroupSettingsRequest,
+    DescribeGroupSettingsResponse,
+)
 from muster.storage.rpc.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
 LIST_OFFSETS: Final = "/storage.rpc.v1.Broker/ListOffsets"
@@ -19,22 +30,57 @@ PATIENCE_S: Final = 2.0
 if TYPE_CHECKING:
     from muster.coordinator.server.security.tls.listeners import Certificates
 
+GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
+
 Place = tuple[str, int]
+SettingsAnswer: TypeAlias = DescribeGroupSettingsResponse | AlterGroupSettingsResponse
 Credentials = Callable[[], grpc.ChannelCredentials | None]
 
 log = structlog.get_logger("muster.cluster")
 
 
-class AsksByGrpc:
-    """See `replication.ends.Ask`. `credentials`: for the next connection; None: in the clear."""
+class Channels:
+    """To the gRPC doors of other nodes. `credentials`: for the next connection; None: in the clear."""
 
     def __init__(self, cluster: Cluster, credentials: Credentials = lambda: None) -> None:
         self._cluster = cluster
         self._credentials = credentials
         self._channels: dict[int, tuple[NodeAt, grpc.aio.Channel]] = {}
 
+    async def close(self) -> None:
+        for _, channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    async def to(self, node: int) -> grpc.aio.Channel | None:
+        """One for each node, for as long as it is where it was."""
+        where = next((each for each in self._cluster.nodes(GRPC) if each.node_id == node), None)
+        known = self._channels.get(node)
+        if known is not None and known[0] == where:
+            return known[1]
+        if known is not None:
+            del self._channels[node]
+            await known[1].close()
+        if where is None:
+            return None
+        credentials = self._credentials()
+        channel = (
+            grpc.aio.insecure_channel(at(where), OPTIONS)
+            if credentials is None
+            else grpc.aio.secure_channel(at(where), credentials, OPTIONS)
+        )
+        self._channels[node] = where, channel
+        return channel
+
+
+class AsksByGrpc:
+    """See `replication.ends.Ask`."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
     async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
-        channel = await self._to(node)
+        channel = await self._channels.to(node)
         if channel is None:
             return {}
         request = ListOffsetsRequest()
@@ -56,30 +102,60 @@ class AsksByGrpc:
             if not part.error_code
         }
 
-    async def close(self) -> None:
-        for _, channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
 
-    async def _to(self, node: int) -> grpc.aio.Channel | None:
-        """One for each node, for as long as it is where it was."""
-        where = next((each for each in self._cluster.nodes(GRPC) if each.node_id == node), None)
-        known = self._channels.get(node)
-        if known is not None and known[0] == where:
-            return known[1]
-        if known is not None:
-            del self._channels[node]
-            await known[1].close()
-        if where is None:
-            return None
-        credentials = self._credentials()
-        channel = (
-            grpc.aio.insecure_channel(at(where), OPTIONS)
-            if credentials is None
-            else grpc.aio.secure_channel(at(where), credentials, OPTIONS)
+class SettingsElsewhere:
+    """See `edge.cluster.Elsewhere`."""
+
+    def __init__(self, cluster: Cluster, channels: Channels) -> None:
+        self._cluster = cluster
+        self._channels = channels
+
+    async def settings(self, shard: int, event: DescribeSettings | AlterSettings) -> SettingsReply:
+        node = self._cluster.coordinator(shard, GRPC)
+        channel = None if node is None or node.node_id == self._cluster.me else await self._channels.to(node.node_id)
+        if channel is None:
+            return SettingsReply(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody coordinates this group right now; try again"
+            )
+        request, answer = asked(event)
+        call: Any = channel.unary_unary(
+            f"{GROUPS}{request.DESCRIPTOR.name.removesuffix('Request')}",
+            type(request).SerializeToString,
+            answer.FromString,
         )
-        self._channels[node] = where, channel
-        return channel
+        try:
+            said: SettingsAnswer = await call(request, timeout=PATIENCE_S)
+        except grpc.aio.AioRpcError as error:
+            why = f"the coordinator of this group did not answer: {error.details()}"
+            return SettingsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+        return settings_reply(said)
+
+
+def asked(event: DescribeSettings | AlterSettings) -> tuple[Message, type[SettingsAnswer]]:
+    """The call that asks the same, and what answers it."""
+    if isinstance(event, DescribeSettings):
+        return DescribeGroupSettingsRequest(group_id=event.group_id), DescribeGroupSettingsResponse
+    request = AlterGroupSettingsRequest(
+        group_id=event.group_id,
+        set={name: json.dumps(value) for name, value in event.set.items()},
+        unset=event.unset,
+        expected_version=event.expected_version,
+        validate_only=event.validate_only,
+        reason=event.operator,
+    )
+    return request, AlterGroupSettingsResponse
+
+
+def settings_reply(answer: SettingsAnswer) -> SettingsReply:
+    code = ErrorCode(int(answer.error_code))
+    return SettingsReply(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_COORDINATOR else code,
+        answer.error_message,
+        answer.version,
+        {name: json.loads(text) for name, text in answer.settings.items()},
+        {name: json.loads(text) for name, text in answer.defaults.items()},
+        answer.suspended,
+    )
 
 
 def credentials_of(certificates: "Certificates | None") -> Credentials:

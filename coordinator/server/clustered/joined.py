@@ -41,7 +41,7 @@ from muster.coordinator.replication.wire.links import REPLICATION, Calling
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.server.clustered.asking import AsksByGrpc, credentials_of
+from muster.coordinator.server.clustered.asking import AsksByGrpc, Channels, SettingsElsewhere, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
@@ -191,10 +191,10 @@ class Joined:
         self._ids = ids = ProducerIdBlocks.of(self.session, settings.node_id)
         await ids.begin()
         self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
-        self._asks = AsksByGrpc(self.view, credentials_of(self._certificates))
-        self._ends = EndsElsewhere(
-            lambda place: self.broker.leader_of(*place)[0], self._asks, monotonic_ms, self._failed
-        )
+        self._channels = channels = Channels(self.view, credentials_of(self._certificates))
+        self.view.elsewhere = SettingsElsewhere(self.view, channels)
+        asks = AsksByGrpc(channels)
+        self._ends = EndsElsewhere(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()
         self.broker.asks_elsewhere(self._ends)
         self.requests = ClusterRequests(self.broker, self.side)
@@ -288,7 +288,7 @@ class Joined:
             await self._coordinating.stop()
         if hasattr(self, "_ends"):
             await self._ends.stop()
-            await self._asks.close()
+            await self._channels.close()
         if hasattr(self, "side"):
             await self.side.stop(grace_s)
         if self._registration is not None:

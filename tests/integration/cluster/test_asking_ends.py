@@ -6,7 +6,7 @@ from pathlib import Path
 from muster.coordinator.cluster.facts import Endpoint
 from muster.coordinator.cluster.image import NodeView
 from muster.coordinator.replication.ends import EARLIEST, LATEST
-from muster.coordinator.server.clustered.asking import AsksByGrpc
+from muster.coordinator.server.clustered.asking import AsksByGrpc, Channels
 from muster.storage.broker.requests import wall_clock_ms
 from tests.support.cluster_image import ThreeNodes, node
 from tests.support.grpc_node import serving
@@ -20,7 +20,8 @@ def at_port(node_id: int, port: int) -> NodeView:
 def test_a_leader_says_where_its_logs_begin_and_end_and_one_that_is_away_says_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         cluster = ThreeNodes()
-        asks = AsksByGrpc(cluster.view)
+        channels = Channels(cluster.view)
+        asks = AsksByGrpc(channels)
         places = [("t", 0), ("t", 1), ("none", 0)]
         async with serving(tmp_path) as leader:
             leader.broker.create_topic("t", 2)
@@ -36,6 +37,6 @@ def test_a_leader_says_where_its_logs_begin_and_end_and_one_that_is_away_says_no
         async with serving(tmp_path) as leader:
             cluster.nodes(at_port(8, leader.bound.port))
             assert await asks(8, places, LATEST) == {("t", 0): 2, ("t", 1): 0}, "it is back, elsewhere"
-        await asks.close()
+        await channels.close()
 
     asyncio.run(story())

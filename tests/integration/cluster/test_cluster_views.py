@@ -107,6 +107,22 @@ def test_a_group_is_its_coordinators_and_its_lag_counts_logs_of_all_nodes(cluste
             assert [(each.log_end, each.lag) for each in lags] == [(at + 1, at) for at in range(PARTITIONS)]
 
 
+def test_settings_of_a_group_are_had_from_any_node(cluster: ClusterNodes) -> None:
+    """As Kafka's tools ask for them."""
+    path = "IncrementalAlterConfigsRequest.resources"
+    for number in NODES:
+        value = str(1_000 * number)
+        row = struct(f"{path}.configs")(name="handoff.timeout.ms", config_operation=0, value=value)
+        resource = struct(path)(resource_type=32, resource_name=GROUP, configs=[row])
+        altered = ask_each(cluster, "IncrementalAlterConfigs", 1, resources=[resource])
+        assert [answer.responses[0].error_code for answer in altered] == [0, 0, 0]
+        wanted = struct("DescribeConfigsRequest.resources")(
+            resource_type=32, resource_name=GROUP, configuration_keys=["handoff.timeout.ms"]
+        )
+        for answer in ask_each(cluster, "DescribeConfigs", 4, resources=[wanted]):
+            assert (answer.results[0].error_code, answer.results[0].configs[0].value) == (0, value)
+
+
 def test_the_page_of_a_group_is_at_its_coordinator(cluster: ClusterNodes) -> None:
     coordinator = committed(cluster)
     path = f"/api/v1/groups/{GROUP}/lag"

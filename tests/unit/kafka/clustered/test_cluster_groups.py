@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from muster.coordinator.core import events
+from muster.coordinator.core.effects import SettingsReply
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.router import partition_for
 from tests.support.cluster_image import ALL, ThreeNodes, led, node
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import SHARDS, MemoryNode
-from tests.support.kafka.rights import ROOT, request, settle
+from tests.support.kafka.rights import ROOT, one, request, settle
+from tests.support.kafka.rights_cells import configure
 
 HERE, ELSEWHERE = 0, 1
 Story = Callable[[MemoryNode, Asked], Awaitable[None]]
@@ -133,8 +136,6 @@ def test_a_node_lists_the_groups_that_it_coordinates(version: int) -> None:
 
 def test_groups_with_settings_are_listed_where_they_are_coordinated() -> None:
     async def story(node: MemoryNode, ask: Asked) -> None:
-        from tests.support.kafka.rights_cells import configure
-
         for shard in (HERE, ELSEWHERE):
             await configure(ask, group_of(shard))
         node.driver.tell(ELSEWHERE, events.Unload())
@@ -143,3 +144,50 @@ def test_groups_with_settings_are_listed_where_they_are_coordinated() -> None:
         assert (answer.error_code, [row.resource_name for row in answer.config_resources]) == (0, [group_of(HERE)])
 
     play(story)
+
+
+class Others:
+    """Answers for every shard that this node does not lead."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Any]] = []
+
+    async def settings(self, shard: int, event: Any) -> SettingsReply:
+        self.asked.append((shard, event))
+        values = {"handoff.timeout.ms": 1500}
+        if isinstance(event, events.AlterSettings) and event.expected_version != 4:
+            return SettingsReply(ErrorCode.INVALID_UPDATE_VERSION, "it has another version")
+        return SettingsReply(version=4, values=values, defaults={"handoff.timeout.ms": 0})
+
+
+def test_settings_of_a_group_are_told_and_changed_by_its_coordinator_whoever_is_asked() -> None:
+    """Kafka's tools ask any node for them."""
+    cluster, others = ThreeNodes(SHARDS), Others()
+    cluster.view.elsewhere = others
+
+    async def story(node: MemoryNode, ask: Asked) -> None:
+        node.driver.tell(ELSEWHERE, events.Unload())
+        await configure(ask, group_of(HERE))
+        assert others.asked == [], "that is this node's"
+        path = "DescribeConfigsRequest.resources"
+        rows = [
+            one(path, resource_type=32, resource_name=group_of(shard), configuration_keys=["handoff.timeout.ms"])
+            for shard in (ELSEWHERE, HERE)
+        ]
+        answer = await ask("DescribeConfigs", 4, resources=rows)
+        assert [each.error_code for each in answer.results] == [0, 0]
+        assert [each.resource_name for each in answer.results] == [group_of(ELSEWHERE), group_of(HERE)]
+        assert [each.configs[0].value for each in answer.results] == ["1500", "1000"]
+        others.asked.clear()
+        await configure(ask, group_of(ELSEWHERE))
+        assert [shard for shard, _ in others.asked] == [ELSEWHERE] * 2
+        described, altered = (event for _, event in others.asked)
+        assert isinstance(described, events.DescribeSettings)
+        assert isinstance(altered, events.AlterSettings)
+        assert (altered.set, altered.expected_version, altered.validate_only) == (
+            {"handoff.timeout.ms": 1000},
+            4,
+            False,
+        )
+
+    play(story, cluster)

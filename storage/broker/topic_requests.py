@@ -61,6 +61,7 @@ class TopicRequests:
 
     def check_new(self, wanted: NewTopic) -> None:
         """Refuse what `create` would refuse. Raises StorageError."""
+        check_alone(wanted)
         self._broker.check_new_topic(wanted.name, wanted.partitions, wanted.configs)
 
     def check_growth(self, wanted: MorePartitions) -> None:
@@ -90,11 +91,7 @@ class TopicRequests:
             self._thread.shutdown(wait=False)
 
     def _new(self, wanted: NewTopic, plans: Plans) -> Plan:
-        if wanted.replication_factor not in (DEFAULT, COPIES):
-            raise InvalidReplicationFactor(
-                f"Topic '{wanted.name}' cannot have replication factor {wanted.replication_factor} on one node; "
-                f"expected {COPIES}, or {DEFAULT} for the default."
-            )
+        check_alone(wanted)
         return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
 
     def _more(self, wanted: MorePartitions | tuple[str, int], plans: Plans) -> Plan:
@@ -178,3 +175,12 @@ class TopicRequests:
 
     async def _off_loop(self, work: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def check_alone(wanted: NewTopic) -> None:
+    """InvalidReplicationFactor for more copies than a node on its own can keep."""
+    if wanted.replication_factor not in (DEFAULT, COPIES):
+        raise InvalidReplicationFactor(
+            f"Topic '{wanted.name}' cannot have replication factor {wanted.replication_factor} on one node; "
+            f"expected {COPIES}, or {DEFAULT} for the default."
+        )

@@ -13,7 +13,7 @@ from muster.storage.broker.epochs import Divergence
 from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns
 from muster.storage.broker.reads import Bounds, Place
 from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import DEFAULT, NewTopic
+from muster.storage.broker.topic_requests import DEFAULT, MorePartitions, NewTopic
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -113,7 +113,7 @@ class BrokerService:
     def _check_topic(self, wanted: pb.NewTopic) -> pb.TopicResult:
         count = self._count(wanted)
         try:
-            self._broker.check_new_topic(wanted.name, count, dict(wanted.configs))
+            self.requests.topics.check_new(NewTopic(wanted.name, count, dict(wanted.configs), copies_of(wanted)))
         except StorageError as error:
             return _refused(wanted.name, error)
         return pb.TopicResult(name=wanted.name, num_partitions=count)
@@ -155,7 +155,7 @@ class BrokerService:
     def _may_not_grow(self, wanted: pb.NewPartitions) -> StorageError | None:
         try:
             self._broker.check_writable(wanted.name)
-            self._broker.check_more_partitions(wanted.name, wanted.count)
+            self.requests.topics.check_growth(MorePartitions(wanted.name, wanted.count))
         except StorageError as error:
             return error
         return None

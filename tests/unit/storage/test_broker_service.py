@@ -246,6 +246,8 @@ def test_unknown_acks_are_refused(acks: int, code: int) -> None:
 def test_a_node_on_its_own_keeps_one_copy_and_says_so() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         wanted = [pb.NewTopic(name="one", replication_factor=1), pb.NewTopic(name="three", replication_factor=3)]
+        dry = await service.create_topics(pb.CreateTopicsRequest(topics=wanted, validate_only=True), None)
+        assert [each.error_code for each in dry.topics] == [0, 38]
         one, three = (await service.create_topics(pb.CreateTopicsRequest(topics=wanted), None)).topics
         assert (one.error_code, three.error_code) == (0, 38)
         assert "'three' cannot have replication factor 3 on one node; expected 1" in three.error_message

@@ -144,17 +144,6 @@ class Settings(
         return self
 
     @model_validator(mode="after")
-    def many_nodes_agree_who_may_do_what(self) -> Self:
-        if self.inter_broker_listeners and self.authorizer != "none":
-            raise ValueError(
-                f"authorizer is {self.authorizer}, but inter.broker.listeners is {self.inter_broker_listeners}, and in "
-                "this version each node keeps users, tokens and lists for itself: what is taken from somebody at one "
-                "node he would keep at the others; set authorizer=none behind doors that are closed otherwise, or "
-                "leave inter.broker.listeners empty"
-            )
-        return self
-
-    @model_validator(mode="after")
     def stands_open_by_name_only(self) -> Self:
         check_doors(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
         check_authority(

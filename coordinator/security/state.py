@@ -91,8 +91,8 @@ def put(table: dict[Key, Value], key: Key, value: Value | None) -> None:
         table[key] = value
 
 
-def between(before: SecurityState, after: SecurityState) -> list[Change]:
-    """What makes the one of the other."""
-    gone = [Change(key, None) for key in before.known_keys() if after.value(key) is None]
+def between(before: SecurityState, after: SecurityState, *, only_come: bool = False) -> list[Change]:
+    """What makes the one of the other; or, of both together, what the other has."""
+    gone = [Change(key, None) for key in before.known_keys() if after.value(key) is None and not only_come]
     come = [Change(key, value) for key in after.known_keys() if (value := after.value(key)) != before.value(key)]
     return gone + come

@@ -24,12 +24,17 @@ PRIVATE_POINTS = "private-recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_POINTS = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+PENDING_SECURITY = "security.pending"
+"""Who is to be known to the cluster once the node is started: written by hand, before anything else may be there."""
 
 _AN_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _NO_ID = "-" * 22
 
 # What a first start that was cut short may leave behind.
-_BEGINNINGS = {LOCK, META, META + ".tmp", CATALOG + ".tmp", "lost+found"}
+_BEGINNINGS = {
+    *(LOCK, META, META + ".tmp", CATALOG + ".tmp", "lost+found"),
+    *(PENDING_SECURITY, PENDING_SECURITY + ".tmp"),
+}
 
 
 @dataclass(frozen=True, slots=True)

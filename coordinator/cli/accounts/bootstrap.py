@@ -38,7 +38,8 @@ def bootstrap_user(
 ) -> None:
     """Make the first user, NAME, of a node that is stopped, or give them another password.
 
-    The node has to name them in super.users, or nobody may do anything.
+    The node has to name them in super.users, or nobody may do anything. Of a cluster (inter.broker.listeners) they
+    are made on one of its nodes, and known to all once that is started.
     """
     settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
     password = password_of(password_file) if password_file is not None or not token else ""
@@ -72,6 +73,12 @@ def reset_security(file: Path | None, overrides: dict[str, str], data: str | Non
     settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
     if not yes:
         click.confirm(f"Give up all users, tokens, lists and quotas in {settings.data_dir}?", abort=True, err=True)
+    if settings.inter_broker_listeners:
+        raise CommandError(
+            "users, tokens, lists and quotas are the cluster's (inter.broker.listeners), not this node's to give up",
+            "a damaged copy is made anew by its node itself, from the leader's",
+            "who cannot log in any more is made anew with 'muster storage bootstrap-user' on one node that is stopped",
+        )
     with store_in(settings) as store:
         store.reset()
     notice("nobody is known any more: make the first user with 'muster storage bootstrap-user'")
@@ -102,6 +109,13 @@ def store_in(settings: "Settings") -> "Iterator[SecurityStore]":
     """What a data directory keeps, not read yet; it is locked meanwhile, and made where there is none. Raises
     StorageError.
     """
+    if settings.inter_broker_listeners:
+        from muster.coordinator.server.security.pending import pending_store
+
+        with pending_store(settings.data_dir) as waiting:
+            yield waiting
+        return
+
     from muster.coordinator.server.security.store import SecurityStore
     from muster.storage.broker.broker import Broker
     from muster.storage.disk.files import RealFiles

@@ -162,6 +162,12 @@ def check_authority(
         if authorizer == "none" and door.asks_by_sasl:
             raise ValueError(why_none(f"{DOORS[name]} asks who clients are ({door.protocol})"))
         if name == REPLICATION:
+            if authorizer != "none" and not door.encrypted:
+                raise ValueError(
+                    f"{DOORS[name]} is {text_of(door)} ({door.protocol}), and authorizer is {authorizer}: nodes read "
+                    "and change users and lists there, and whoever reaches it could; expected SSL://, where nodes show "
+                    "each other certificates, and super.users with the names in these"
+                )
             continue  # A certificate says there that it is a node; it is asked for no name.
         if authorizer == "none" and door.encrypted and tls.certificates_of(name).ssl_client_auth != "none":
             raise ValueError(why_none(f"{DOORS[name]} asks clients for certificates (ssl.client.auth)"))

@@ -6,6 +6,7 @@ that change the same at once cannot both win over what they had not seen: who co
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -17,6 +18,7 @@ from muster.coordinator.replication.wire.words import SecurityChange, SecurityWr
 from muster.coordinator.security.facts import Change, SecretKey
 from muster.coordinator.security.records import Unreadable, encode
 from muster.coordinator.security.state import SecurityState, between
+from muster.coordinator.server.security.pending import brought, pending
 from muster.coordinator.server.security.store import (
     SECURITY_TOPIC,
     Done,
@@ -59,6 +61,7 @@ class SharedStore(SecurityStore):
         self._fresh: SecurityState | None = None
         self._own: SecurityState | StorageError | None = None
         self._task: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
         self._known = asyncio.Event()
         self._marks = True
 
@@ -76,27 +79,33 @@ class SharedStore(SecurityStore):
         else:
             self._own = alone.state
 
-    async def know(self, following: Following, failed: Callable[[BaseException], None]) -> None:
+    async def know(self, following: Following, failed: Callable[[BaseException], None], *, there: bool) -> None:
         """Returns once all that is committed now is in force here, however long that takes: nobody may be answered
-        before. failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
+        before. there: whether the cluster has anything of it; one that is new has not, and nobody is known in it.
+        failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
         self._following = following
-        self._task = asyncio.create_task(self._follow(following))
-        waiting = asyncio.create_task(self._known.wait())
-        try:
-            while not self._known.is_set() and not self._task.done():
-                await asyncio.wait({self._task, waiting}, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
-                if not self._known.is_set() and not self._task.done():
+        task = self._task = asyncio.create_task(self._follow(following))
+        if not there and self._own is None:
+            self._later = asyncio.create_task(self._bring())
+        else:
+            waiting = asyncio.create_task(self._known.wait())
+            while not self._known.is_set() and not task.done():
+                await asyncio.wait({task, waiting}, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
+                if not self._known.is_set() and not task.done():
                     log.warning("nobody is answered before it is known who may do what", why=following.why)
-        finally:
             waiting.cancel()
-        if self._task.done():
-            self._task.result()
-        self._task.add_done_callback(lambda task: None if task.cancelled() else failed(task.exception() or Ended()))
-        await self._bring_own()
+            if task.done():
+                task.result()
+            await self._bring()
+        task.add_done_callback(lambda task: None if task.cancelled() else failed(task.exception() or Ended()))
+
+    async def known(self) -> None:
+        await self._known.wait()
 
     def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._later):
+            if task is not None:
+                task.cancel()
         if self._following is not None:
             self._following.close()
 
@@ -212,23 +221,46 @@ class SharedStore(SecurityStore):
 
     # What the node had before.
 
+    async def _bring(self) -> None:
+        """What this node had for itself, and what an operator has left for it to bring. Raises StorageError."""
+        await self._known.wait()
+        while True:
+            try:
+                await self._bring_own()
+                await self._bring_pending()
+            except Unavailable as error:
+                log.warning("users that wait in the data directory are not known yet", why=str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
     async def _bring_own(self) -> None:
         """Raises StorageError."""
-        own, self._own = self._own, None
+        own = self._own
         if own is None:
             return
         if BEGUN in self.state.secrets:
             log.warning("users and lists that this node had for itself are of no use: its cluster has its own")
-            return
-        if isinstance(own, StorageError):
+        elif isinstance(own, StorageError):
             raise own
-        changes = [Change(key, own.value(key)) for key in own.known_keys() if self.state.value(key) != own.value(key)]
-        # Whole or not at all: a node that is killed on the way begins again.
-        self._marks = False
-        await self.write_all(changes)
-        self._marks = True
-        await self.write([Change(SecretKey(BEGUN), b"1")])
-        log.info("users and lists that this node had for itself are its cluster's from now on", entries=len(changes))
+        else:
+            # Whole or not at all: a node that is killed on the way begins again.
+            self._marks = False
+            await self.settled(lambda: self.write_all(between(self.state, own, only_come=True)))
+            self._marks = True
+            await self.settled(lambda: self.write([Change(SecretKey(BEGUN), b"1")]))
+            log.info("users and lists that this node had for itself are its cluster's from now on")
+        self._own = None
+
+    async def _bring_pending(self) -> None:
+        """Raises StorageError."""
+        directory = Path(self._broker.data_dir)
+        changes = await asyncio.to_thread(pending, directory)
+        if not changes:
+            return
+        await self.settled(lambda: self.write_all(changes))
+        await asyncio.to_thread(brought, directory)
+        log.info("users that waited in the data directory are known to the cluster", entries=len(changes))
 
 
 def is_of_the_node(key: bytes) -> bool:

@@ -38,7 +38,7 @@ async def share(security: "Security | None", joined: "Joined", disk: Broker) -> 
         if not side.failure.done():
             side.failure.set_exception(why)
 
-    await store.know(following_of(side, disk), failed)
+    await store.know(following_of(side, disk), failed, there=SECURITY in side.image.topics)
     security.topics = joined.broker.topics
     await security.start()
 

@@ -41,6 +41,7 @@ class Ground:
         self._settings = settings
         self._clock = clock
         self._doors = doors
+        self._security: Security | None = None
         self.joined = self._join(certificates)
         """The cluster that it is one node of; None for a node on its own, and for nodes beside each other."""
         self.zookeeper: ZooKeeperSide | Joined | None = self.joined
@@ -72,6 +73,7 @@ class Ground:
         """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands, and who
         may do what."""
         if self.joined is not None:
+            self._security = security
             await self.joined.enter(self.disk, self._doors(), secured_by.node_rights(security))
             await secured_by.shared(security, self.joined, self.disk)
         elif isinstance(self.zookeeper, ZooKeeperSide):
@@ -83,6 +85,8 @@ class Ground:
         return None if self.joined is None else self.joined.figures
 
     async def leave(self) -> None:
+        if self._security is not None:
+            self._security.store.stop()
         zookeeper, self.zookeeper = self.zookeeper, None
         if zookeeper is not None:
             await zookeeper.close()

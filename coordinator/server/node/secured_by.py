@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
+import structlog
+
 from muster.coordinator.config import Settings
+from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.gate import AsksWho
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.rights.asking import Rights
     from muster.coordinator.server.security.security import Security
     from muster.coordinator.server.security.tls.listeners import Certificates
+
+
+log = structlog.get_logger("muster.security")
 
 
 async def certificates_of(settings: Settings) -> "Certificates | None":
@@ -82,11 +88,29 @@ async def security_of(settings: Settings, broker: Broker, certificates: "Certifi
 
         store = SharedStore(broker)
         await asyncio.to_thread(store.load)
-        return Security(settings, broker, certificates, store)
+        security = Security(settings, broker, certificates, store)
+        tell_own_name(security, certificates)
+        return security
     security = Security(settings, broker, certificates)
     await asyncio.to_thread(security.load)
     await security.start()
     return security
+
+
+def tell_own_name(security: "Security", certificates: "Certificates | None") -> None:
+    """What other nodes need to let this one in: it is looked for in vain otherwise."""
+    own = None if certificates is None else certificates.of(REPLICATION)
+    if own is None:
+        return
+    from muster.coordinator.security.identity import Identity
+
+    principal = own.names.principal_of(own.material.chain)
+    if not security.authorizer.is_super(Identity(principal, "")):
+        log.warning(
+            "other nodes let this one in only if a list gives it the right: it is none of super.users",
+            principal=str(principal),
+            needs="CLUSTER_ACTION on CLUSTER",
+        )
 
 
 async def shared(security: "Security | None", joined: "Joined", disk: Broker) -> None:

@@ -5,8 +5,11 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import structlog
+
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.authorization import principals_of
+from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKey
@@ -29,10 +32,16 @@ from muster.coordinator.server.security.tls.listeners import Certificates
 from muster.coordinator.server.security.topic_owners import TopicOwners
 from muster.coordinator.server.security.topic_rights import TopicRightsOf
 from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
 from muster.storage.types import Topic
 
 SALTS: Final = "salts"
 """Of this the salts are made that names get which nobody has."""
+
+SALT_BYTES: Final = 32
+SOON_S: Final = 1.0
+
+log = structlog.get_logger("muster.security")
 
 
 class Security:
@@ -46,6 +55,7 @@ class Security:
         store: SecurityStore | None = None,
     ) -> None:
         """store: where it is kept, if not by this node alone."""
+        self._alone = store is None
         self.store = store or SecurityStore(broker)
         self.authorizer = AclAuthorizer(
             map(parse_principal, principals_of(settings.super_users)),
@@ -83,6 +93,8 @@ class Security:
         self.store.on_change(self.logins.changed)
         self.accounts = Accounts(self.store)
         self._turning: asyncio.Task[None] | None = None
+        self._salting: asyncio.Task[None] | None = None
+        self._own_salts = secrets.token_bytes(SALT_BYTES)
         self.scram_users = NodeScramUsers(self.accounts, self.audit)
 
     def load(self) -> None:
@@ -95,7 +107,11 @@ class Security:
     def may_act_as_node(self, who: Identity) -> bool:
         """Whether somebody is one of the nodes of this cluster: super users are, before anything is read, and whoever
         has the right."""
-        return self.authorizer.allows(who, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        right = Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        if self.authorizer.allows(who, *right):
+            return True
+        self.audit.refused(who, REPLICATION, *right, "")
+        return False
 
     async def start(self) -> None:
         """Raises StorageError."""
@@ -103,16 +119,29 @@ class Security:
         if self.keys is not None:
             await self.keys.start()
         self._turning = asyncio.create_task(WallClock(self._clock_moved).turn())
-        if SALTS not in self.store.state.secrets:
-            await self.store.settled(self._make_salts)
+        if self._alone:
+            await self._make_salts()
+        else:
+            self._salting = asyncio.create_task(self._make_salts_later())
+
+    async def _make_salts_later(self) -> None:
+        """Those of a cluster; who leads it may be away."""
+        await self.store.known()
+        while SALTS not in self.store.state.secrets:
+            try:
+                await self.store.settled(self._make_salts)
+            except StorageError as error:
+                log.info("salts that nobody has are this node's own for now", why=str(error))
+                await asyncio.sleep(SOON_S)
 
     async def _make_salts(self) -> None:
         if SALTS not in self.store.state.secrets:
-            await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(32))])
+            await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(SALT_BYTES))])
 
     async def stop(self) -> None:
-        if self._turning is not None:
-            self._turning.cancel()
+        for task in (self._turning, self._salting):
+            if task is not None:
+                task.cancel()
         if self.keys is not None:
             self.keys.close()
         self.logins.close()
@@ -123,7 +152,7 @@ class Security:
         self.logins.clock_moved(by_s)
 
     def _secret(self) -> bytes:
-        return self.store.state.secrets[SALTS]
+        return self.store.state.secrets.get(SALTS, self._own_salts)
 
     def _changed(self, changes: Sequence[Change]) -> None:
         acls = {change.key.acl: change.value is not None for change in changes if isinstance(change.key, AclKey)}

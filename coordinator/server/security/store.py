@@ -94,6 +94,9 @@ class SecurityStore:
         """The same, for who wants to know what has changed."""
         self._listeners.append(changed)
 
+    async def known(self) -> None:
+        """When all that is kept is in force."""
+
     async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
         """What a change comes to that is decided by the state, and then written. Where others write as well it is
         decided by all that they have written, and again if they come in between."""
@@ -150,6 +153,9 @@ class SecurityStore:
         self.state.apply(changes)
         for changed in self._listeners:
             changed(changes)
+
+    def stop(self) -> None:
+        """Nothing is asked of it any more."""
 
     def reset(self) -> None:
         """Give up all of it, of a node that is stopped. Blocks. Raises StorageError."""

@@ -32,7 +32,7 @@ class SecuredNode:
         self.failures: list[BaseException] = []
         self.store.on_change(node.side.happened.set)
         self.following = following_of(node.side, node.broker)
-        self.knowing = asyncio.create_task(self.store.know(self.following, self.failures.append))
+        self.knowing = asyncio.create_task(self.store.know(self.following, self.failures.append, there=True))
 
     @property
     def names(self) -> set[str]:

@@ -110,7 +110,7 @@ def store_in(settings: "Settings") -> "Iterator[SecurityStore]":
     StorageError.
     """
     if settings.inter_broker_listeners:
-        from muster.coordinator.server.security.pending import pending_store
+        from muster.coordinator.server.clustered.pending import pending_store
 
         with pending_store(settings.data_dir) as waiting:
             yield waiting

@@ -18,7 +18,7 @@ from muster.coordinator.replication.wire.words import SecurityChange, SecurityWr
 from muster.coordinator.security.facts import Change, SecretKey
 from muster.coordinator.security.records import Unreadable, encode
 from muster.coordinator.security.state import SecurityState, between
-from muster.coordinator.server.security.pending import brought, pending
+from muster.coordinator.server.clustered.pending import brought, pending
 from muster.coordinator.server.security.store import (
     SECURITY_TOPIC,
     Done,

@@ -10,10 +10,15 @@ ROUNDS ?= 1000
 PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
-.PHONY: demo docs test verify check fmt proto proto-check properties search fuzz sim torture interop bench screenshots clean
+.PHONY: demo demo-cluster docs test verify check fmt proto proto-check properties search fuzz sim torture interop bench screenshots clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
+
+# Three nodes and a real ZooKeeper: the node that coordinates is killed. The extra brings kazoo, ZooKeeper and Java.
+demo-cluster: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zookeeper]'
+	$(BIN)/muster demo --cluster
 
 # All unit, property, story, vector and simulator tests and one real run per component, in two processes, and a line for each
 # part (tests/parts.py): make test PROCESSES=4

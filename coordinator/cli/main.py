@@ -48,6 +48,7 @@ COMMANDS = {
     "top": Lazy("muster.coordinator.cli.top.command:top", "Watch the groups of a node, live."),
     "completion": Lazy("muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."),
     "demo-worker": Lazy("muster.coordinator.cli.demo.worker:demo_worker", ""),
+    "demo-cluster-worker": Lazy("muster.coordinator.cli.demo.cluster.worker:demo_cluster_worker", ""),
     "demo-spark-driver": Lazy("muster.coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
 }
 

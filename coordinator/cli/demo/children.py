@@ -22,6 +22,8 @@ from muster.coordinator.cli.common.errors import CommandError
 GRACE_S = 5.0
 START_S = 30.0
 LAST_LINES = 5
+NODE = "node"
+"""What the names of nodes begin with: they are stopped last."""
 
 
 class Node(NamedTuple):
@@ -54,13 +56,22 @@ class Children:
         self._running[name] = process
         return process
 
-    def start_node(self, arguments: Sequence[str]) -> Node:
-        """Start a node on free ports and wait for the line by which it says that it answers. Raises CommandError."""
-        both_doors = ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--http", ""]
-        process = self.start("node", ["serve", "--announce", "--until-eof", *both_doors, *arguments])
+    def start_node(self, arguments: Sequence[str], name: str = NODE, listen: str = "127.0.0.1:0") -> Node:
+        """Start a node and wait for the line by which it says that it answers. Raises CommandError."""
+        return self.answers(self.begin_node(arguments, name, listen), name)
+
+    def begin_node(
+        self, arguments: Sequence[str], name: str = NODE, listen: str = "127.0.0.1:0"
+    ) -> subprocess.Popen[bytes]:
+        """Start a node, of which nobody knows yet whether it answers."""
+        both_doors = ["--listen", listen, "--kafka-listen", "127.0.0.1:0", "--http", ""]
+        return self.start(name, ["serve", "--announce", "--until-eof", *both_doors, *arguments])
+
+    def answers(self, process: subprocess.Popen[bytes], name: str) -> Node:
+        """Wait for the line by which a node says so. Raises CommandError."""
         line = first_line(process, START_S)
         if not line:
-            raise CommandError(f"the node did not start: {self.last_words('node')}", "", "its log says more (--keep)")
+            raise CommandError(f"{name} did not start: {self.last_words(name)}", "", "its log says more (--keep)")
         said = json.loads(line)
         return Node(f"{said['host']}:{said['port']}", f"{said['kafka_host']}:{said['kafka_port']}", process.pid)
 
@@ -112,7 +123,7 @@ class Children:
         without_ctrl_c(self._stop_everyone)
 
     def _stop_everyone(self) -> None:
-        self.stop([name for name in self._running if name != "node"])
+        self.stop([name for name in self._running if not name.startswith(NODE)])
         self.stop(list(self._running))
 
 

@@ -36,6 +36,11 @@ from muster.coordinator.cli.common.plugins import find_plugins_here
 )
 @click.option("--spark", is_flag=True, help="Count words on a Spark cluster instead, and kill one of its executors.")
 @click.option("--balance", is_flag=True, help="Let a partition become hot instead, and see the load made even again.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Three nodes and a real ZooKeeper instead; kill the one that coordinates, and see that nobody joins again.",
+)
 @click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
 def demo(
     file: Path | None,
@@ -46,16 +51,19 @@ def demo(
     seconds: float,
     spark: bool,
     balance: bool,
+    cluster: bool,
     keep: bool,
 ) -> int:
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
-    takes one to two.
+    takes one to two. With --cluster and --balance it has another story.
     """
     if balance:
         return evened(keep)
+    if cluster:
+        return on_three_nodes(keep)
     if spark:
         return on_spark(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
@@ -74,16 +82,37 @@ def demo(
 
 def evened(keep: bool) -> int:
     """The demo of continuous balance: it has a story of its own."""
-    context = click.get_current_context()
-    for name in ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark"):
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError("--balance has a story of its own; of the other options it takes --keep only")
+    must_be_alone("balance")
     from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.balance import BalanceDemo
 
     interrupt_on_signals()
     with workspace(keep) as folder:
         return Exit.OK if BalanceDemo(folder).run() else Exit.FAILURE
+
+
+def must_be_alone(name: str) -> None:
+    context = click.get_current_context()
+    for other in ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster"):
+        if other != name and context.get_parameter_source(other) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} has a story of its own; of the other options it takes --keep only")
+
+
+def on_three_nodes(keep: bool) -> int:
+    """The demo of a cluster: it has a story of its own."""
+    must_be_alone("cluster")
+    try:
+        import kazoo  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CommandError("there is no ZooKeeper to start", "", "pip install 'muster-groups[zookeeper]'") from None
+    from muster.coordinator.cli.common.signals import interrupt_on_signals
+    from muster.coordinator.cli.demo.cluster.director import ClusterDemo
+    from muster.coordinator.cli.zookeeper import expected_errors
+
+    interrupt_on_signals()
+    with workspace(keep) as folder, expected_errors():
+        return Exit.OK if ClusterDemo(folder).run() else Exit.FAILURE
 
 
 def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:

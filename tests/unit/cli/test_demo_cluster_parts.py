@@ -1,0 +1,120 @@
+"""What `muster demo --cluster` proves, and that it says so when something does not hold."""
+
+import io
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from muster.coordinator.cli.demo.cluster import show
+from muster.coordinator.cli.demo.cluster.checks import Owned, Read, longest_gap_s, owned_by, twice_owned
+from muster.coordinator.cli.demo.cluster.show import Before, Proved, Standing
+from muster.coordinator.cli.demo.proof import REPORT_STRUCT
+from muster.coordinator.cli.main import main
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+
+WHOLE = Proved(
+    before=Before(1, {"worker-1": "id-1", "worker-2": "id-2"}),
+    after=Before(1, {"worker-1": "id-1", "worker-2": "id-2"}),
+    sent=100,
+    acked=100,
+    given_up=0,
+    lacking=0,
+    again=3,
+    twice_owned=0,
+    without_coordinator_s=0.39,
+    without_ack_s=0.22,
+)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"after": Before(2, WHOLE.after.members)},
+        {"after": Before(1, {"worker-1": "id-1", "worker-2": "another"})},
+        {"after": Before(1, {"worker-1": "id-1"})},
+        {"acked": 99},
+        {"given_up": 1},
+        {"lacking": 1},
+        {"twice_owned": 1},
+    ],
+)
+def test_each_promise_that_is_broken_is_seen(broken: dict[str, object]) -> None:
+    assert WHOLE.holds
+    assert not WHOLE._replace(**broken).holds  # type: ignore[arg-type]
+
+
+def printed(proved: Proved) -> str:
+    out = Console(file=io.StringIO(), width=100)
+    show.proof(out, proved)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
+
+
+def test_the_verdict_is_the_last_line() -> None:
+    assert printed(WHOLE).splitlines()[-1] == "all of it holds"
+    told = printed(WHOLE._replace(after=Before(2, {"worker-1": "id-1", "worker-2": "x"})))
+    assert told.splitlines()[-1] == "NOT ALL OF IT HOLDS"
+    assert "1 -> 2   CHANGED" in told
+    assert "1 of 2" in told
+
+
+def test_who_read_what_is_followed_as_it_is_written(tmp_path: Path) -> None:
+    report, read = tmp_path / "report", Read()
+    pack = struct.Struct(REPORT_STRUCT).pack
+    report.write_bytes(pack(0, 5, 77) + pack(1, 5, 78)[:3])
+    read.follow(report)
+    assert read.lacks({(0, 5): 77, (1, 5): 78}) == [(1, 5)], "a torn record is none yet"
+    report.write_bytes(pack(0, 5, 77) + pack(1, 5, 78) + pack(0, 5, 77))
+    read.follow(report)
+    assert read.lacks({(0, 5): 77, (1, 5): 78}) == []
+    assert read.lacks({(0, 5): 1}) == [(0, 5)], "something else was read there"
+    assert read.again == 1
+
+
+def test_what_a_worker_owned_by_its_own_words() -> None:
+    lines = [{"at_ns": 1, "gained": [0, 1]}, {"at_ns": 4, "lost": [1, 9]}, {"at_ns": 6, "gained": [0, 2]}]
+    assert owned_by("w", map(json.dumps, lines), 10) == [
+        Owned(1, "w", 1, 4),
+        Owned(0, "w", 1, 10),
+        Owned(2, "w", 6, 10),
+    ]
+
+
+def test_a_partition_that_two_had_at_one_time_is_found() -> None:
+    handed_over = [Owned(0, "a", 1, 5), Owned(0, "b", 5, 9), Owned(1, "b", 1, 9)]
+    assert twice_owned(handed_over) == []
+    assert twice_owned([Owned(0, "a", 1, 5), Owned(0, "b", 4, 9)]) == [(Owned(0, "a", 1, 5), Owned(0, "b", 4, 9))]
+    assert twice_owned([Owned(0, "a", 1, 20), Owned(0, "b", 2, 3), Owned(0, "c", 7, 8)]) != []
+    assert longest_gap_s([]) == 0
+
+
+def test_who_leads_and_owns_what_is_shown() -> None:
+    cluster = pb.DescribeClusterResponse(
+        controller_id=2,
+        nodes=[
+            pb.ClusterNode(node_id=1, host="h", port=1, state=pb.NODE_STATE_GONE, holds=3, behind=3),
+            pb.ClusterNode(node_id=2, host="h", port=2, state=pb.NODE_STATE_LIVE, leads=2, holds=3),
+        ],
+        partitions=[pb.ClusterPartitionState(topic="lines", partition=number, leader_id=2) for number in range(3)],
+    )
+    out = Console(file=io.StringIO(), width=100)
+    show.standing(out, "Now", Standing(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
+    election = pb.Election(
+        topic="__consumer_offsets", partition=3, from_node_id=1, to_node_id=2, cause="node 1 died", took_ms=6, isr=[2]
+    )
+    show.takeover(out, [election], "__consumer_offsets-3")
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    assert "coordinates the group, controller" in text
+    assert "gone" in text
+    assert "generation 4: v -, w 0,1" in text
+    assert "Coordinator moved  node 1 -> 2" in text
+    assert "node 1 died; leader epoch 0, in sync: 2" in text
+
+
+def test_it_has_a_story_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--cluster", "--workers", "4"]) == 2
+    assert "--cluster has a story of its own" in capsys.readouterr().err

@@ -81,6 +81,10 @@ def test_three_nodes_join_and_share_the_internal_topics(zookeeper: str, tmp_path
             assert len({leader.node_id for leader in leaders if leader is not None}) == 3
             for node in nodes:
                 assert set(node.broker.topics()[OFFSETS].here) == set(range(SHARDS))
+            fourth = JoiningNode(4, zookeeper, tmp_path / "4", **{"offsets.topic.num.partitions": "9"})
+            stack.push_async_callback(fourth.stop)
+            await fourth.start()
+            assert fourth.joined.shards == SHARDS, "the cluster's count goes before a node's own (C12)"
 
     run(story)
 

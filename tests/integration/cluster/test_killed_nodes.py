@@ -180,3 +180,28 @@ def test_a_rolling_restart_under_load_costs_nobody_anything(cluster: ClusterNode
         node.start()
         work.until_in_sync()
     work.check()
+
+
+def test_with_one_of_three_left_nothing_is_acknowledged_and_what_was_is_read(cluster: ClusterNodes) -> None:
+    """Section 13.6: 19 for who writes, records for who reads; all goes on once one is back."""
+    work = Numbered(cluster)
+    work.send(600)
+    cluster.nodes[2].kill()
+    work.send(600)
+    cluster.nodes[3].kill()
+    found = work.read()
+    assert {place: value for place, value in work.acked.items() if found.get(place) != value} == {}
+    impatient = Producer(
+        {"bootstrap.servers": cluster.nodes[1].kafka_address, "message.timeout.ms": 3_000, "log_level": 0}
+        | {"socket.timeout.ms": 3_000, "request.timeout.ms": 2_500}
+    )
+    told: list[KafkaError | None] = []
+    impatient.produce(TOPIC, b"nobody", partition=0, on_delivery=lambda error, message: told.append(error))
+    assert impatient.flush(PATIENCE_S) == 0
+    assert [error is not None for error in told] == [True]
+    cluster.nodes[2].start()
+    work.send(600)
+    cluster.nodes[3].start()
+    work.send(600)
+    work.until_in_sync()
+    work.check()

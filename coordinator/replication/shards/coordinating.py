@@ -178,8 +178,9 @@ class Coordinating:
             self._weigh(shard)
             self._dry.add(shard)
             return
+        if term is not None:
+            self._leave(shard, ELSEWHERE)
         now_ms = self._clock_ms()
-        self._engine.leave(shard, ELSEWHERE, now_ms)
         self._terms[shard] = Term(leader, self._side.replicas.promise(place), self._session_ms, self._now_ms())
         self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)

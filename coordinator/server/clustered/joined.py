@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from muster.coordinator.replication.wire.guard import Who
     from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.service.session import Sessions
     from muster.storage.broker.broker import Broker
 
 ID_BYTES: Final = 16
@@ -223,11 +224,14 @@ class Joined:
         driver: Driver,
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
+        sessions: "Sessions",
     ) -> None:
         """From now on have the groups of the shards that this node leads in the engine, which `engine` has made. fail:
-        hears of mistakes of the program, and that the cluster has another number of shards than this node."""
+        hears of mistakes of the program, and that the cluster has another number of shards than this node. sessions:
+        members of a shard that is lost are sent away."""
         assert isinstance(engine, LedEngine), "it was made by `engine`"
         self._fail = fail
+        self._coordinating.on_lost(sessions.end_shard)
         self._coordinating.start(engine, driver, clock_ms)
         self.side.failure.add_done_callback(self._side_failed)
 

@@ -353,7 +353,7 @@ class Node:
             )
         self.broker.on_topics_changed(self._topics_changed)
         if self._ground.joined is not None:
-            self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail)
+            self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
         self.broker.on_logs_changed(LongLived().changed)
 
     def _measure(self) -> None:

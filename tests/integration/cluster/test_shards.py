@@ -206,6 +206,8 @@ def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Pat
         await until_fetched(sides, old)
         members = await stable(old)
         parked = asyncio.create_task(Member("c").join(old))
+        lost = list[int]()
+        old.coordinating.on_lost(lost.append)
         await asyncio.sleep(0)
         began = monotonic_ms()
         sides.standing.lost(old.node.id)
@@ -215,6 +217,7 @@ def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Pat
             assert await until_beaten(sides, new, member) in (NONE, ErrorCode.REBALANCE_IN_PROGRESS)
         assert monotonic_ms() - began < SESSION_MS
         assert not old.node.leads(SHARD)
+        assert SHARD.partition in lost, "whoever is connected for its groups is sent away"
         assert await members[0].beat(old) is ErrorCode.NOT_COORDINATOR
         with pytest.raises(AssertionError):
             await parked

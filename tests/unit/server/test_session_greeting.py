@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.core.effects import HelloReply
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.server.service.session import MOVED, Sessions
 
 
 class Caller:
@@ -18,6 +20,7 @@ class Caller:
     peer_host = "127.0.0.1"
     client_software = ""
     metadata: Mapping[str, str] = {}
+    identity: Any = None
 
     def cancelled(self) -> bool:
         return False
@@ -55,5 +58,39 @@ def test_it_counts_from_its_first_moment() -> None:
         with pytest.raises(asyncio.CancelledError):
             await silent
         assert len(node) == 0
+
+    asyncio.run(story())
+
+
+class Greeting:
+    """A driver that knows how to greet."""
+
+    def next_id(self) -> int:
+        return 1
+
+    async def ask(self, shard: int, event: object, wanted: object) -> HelloReply:
+        return HelloReply(heartbeat_interval_ms=3_000)
+
+
+async def hello() -> AsyncIterator[pb.SessionRequest]:
+    yield pb.SessionRequest(hello=pb.SessionHello(group_id="g", member_id="m"))
+    await asyncio.Event().wait()
+
+
+def test_g1_the_members_of_a_shard_that_is_lost_are_sent_away() -> None:
+    async def story() -> None:
+        greeting: Any = Greeting()
+        node = Sessions(greeting, shards=8, limit=1, grace_ms=0)
+        stream = aiter(node.serve(hello(), Caller()))
+        assert (await anext(stream)).WhichOneof("event") == "welcome"
+        shard = partition_for("g", 8)
+        node.end_shard((shard + 1) % 8)
+        following = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert not following.done()
+        node.end_shard(shard)
+        assert (await following).drain.reason == MOVED
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from muster.coordinator.client.calls import methods
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.storage.records.batch import decode_records, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 
 NOT_LEADER, OUT_OF_RANGE, UNKNOWN_TOPIC, NO_LEADER, FENCED, UNKNOWN_EPOCH = 6, 1, 3, 5, 74, 75
 NO_COORDINATOR, NOT_COORDINATOR, OUT_OF_ORDER = 15, 16, 45
@@ -35,6 +36,8 @@ SERVED: Final = (
     methods.DESCRIBE_GROUPS,
     methods.DELETE_GROUPS,
     methods.CONSUMER_GROUP_HEARTBEAT,
+    methods.STAGE_RECORDS,
+    methods.COMMIT_STAGED,
 )
 
 
@@ -331,7 +334,10 @@ class ScriptedCluster:
             return True
         result.high_watermark = result.last_stable_offset = place.end
         result.log_start_offset = place.start
-        result.records = b"".join(data for base, _, data, count in place.batches if base + count > part.fetch_offset)
+        held = [data for base, _, data, count in place.batches if base + count > part.fetch_offset]
+        while len(held) > 1 and sum(map(len, held)) > part.partition_max_bytes:
+            held.pop()
+        result.records = b"".join(held)
         return bool(result.records)
 
     async def _listoffsets(self, node: ScriptedNode, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
@@ -359,6 +365,17 @@ class ScriptedCluster:
     async def _initproducerid(self, node: ScriptedNode, request: pb.InitProducerIdRequest) -> pb.InitProducerIdResponse:
         self._producers += 1
         return pb.InitProducerIdResponse(producer_id=1000 + self._producers, producer_epoch=0)
+
+    async def _stagerecords(
+        self, node: ScriptedNode, request: staging_pb.StageRecordsRequest
+    ) -> staging_pb.StageRecordsResponse:
+        """Taken, and not looked at again."""
+        return staging_pb.StageRecordsResponse(position=request.position + 1)
+
+    async def _commitstaged(
+        self, node: ScriptedNode, request: staging_pb.CommitStagedRequest
+    ) -> staging_pb.CommitStagedResponse:
+        return staging_pb.CommitStagedResponse()
 
     # Groups
 

@@ -137,6 +137,15 @@ class Leaders:
                 by_leader.setdefault(address, []).append(tp)
         return by_leader, unknown
 
+    def leading(self, topic: str) -> set[int]:
+        """The ids of the nodes that lead its partitions; -1 among them where nobody leads one."""
+        known = self._topics.get(topic)
+        return set() if known is None else {leader.node_id for leader in known.leaders.values()}
+
+    def address(self, node_id: int) -> str | None:
+        """HOST:PORT of a node of the cluster."""
+        return self._nodes.get(node_id)
+
     def is_missing(self, topic: str) -> bool:
         """Whether there is no such topic, by the last word on it."""
         return topic in self._missing

@@ -15,11 +15,12 @@ from queue import SimpleQueue
 import pyarrow as pa
 
 from muster.coordinator.allocator import keep_freed_memory
+from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.methods import MULTI_FETCH_FRAMES
 from muster.coordinator.client.calls.transport import Patience, Transport, now_ms
 from muster.coordinator.client.connection import Connection
-from muster.coordinator.client.consuming.log_calls import EARLIEST, list_offsets
+from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
 from muster.coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.errors import DataLoss
@@ -173,40 +174,89 @@ class Fetching:
         self._turn += len(asked)
         return list(asked.values())
 
-    async def _fetch(self, asked: list[Cursor]) -> MultiFetchFrames:
+    async def _fetch(self, asked: list[Cursor]) -> list[Part]:
+        """One answer for each, of whoever leads it; again for what goes away by itself: a leader that moves, too."""
+        leaders = self._transport.leaders
+        patience = Patience(self._transport, self._settings.patience_ms)
+        found: dict[TopicPartition, Part] = {}
+        left = {TopicPartition(*cursor.wanted.tp): cursor for cursor in asked}
+        while True:
+            by_leader, unknown = leaders.routed(left)
+            leaders.look(unknown)
+            error: ClientError | None = leaders.why_not(unknown[0]) if unknown else None
+            share = self._settings.max_bytes // max(1, len(by_leader))
+            lots = [(address, [left[tp] for tp in led]) for address, led in by_leader.items()]
+            answers = await asyncio.gather(
+                *(self._ask(address, lot, max(1, share), patience.attempt_ms) for address, lot in lots),
+                return_exceptions=True,
+            )
+            for (_, lot), answer in zip(lots, answers, strict=True):
+                if isinstance(answer, Unreachable):
+                    error = answer
+                    if leaders.shared:
+                        leaders.doubt([TopicPartition(*cursor.wanted.tp) for cursor in lot])
+                elif isinstance(answer, BaseException):
+                    raise answer
+                else:
+                    error = self._sorted_out(lot, answer, found) or error
+            left = {tp: cursor for tp, cursor in left.items() if tp not in found}
+            if not left:
+                return [found[TopicPartition(*cursor.wanted.tp)] for cursor in asked]
+            assert error is not None, "what is left was refused, or not answered"
+            if not await patience.another_try(error):
+                raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
+            await leaders.settled(left)
+
+    async def _ask(self, address: str, lot: list[Cursor], max_bytes: int, timeout_ms: int) -> MultiFetchFrames:
         settings = self._settings
         request = pb.MultiFetchRequest(
             max_wait_ms=WAIT_MS,
             min_bytes=1,
-            max_bytes=settings.max_bytes,
+            max_bytes=max_bytes,
             isolation_level=READ_COMMITTED if settings.committed else 0,
         )
-        for cursor in asked:
+        for cursor in lot:
             request.fetches.add(
                 topic=cursor.wanted.topic,
                 partition=cursor.wanted.partition,
                 fetch_offset=cursor.position,
                 partition_max_bytes=settings.max_partition_bytes,
             )
-        patience = Patience(self._transport, settings.patience_ms)
-        while True:
-            try:
-                answer = await self._transport.call(
-                    MULTI_FETCH_FRAMES, request, doing="fetching records", timeout_ms=patience.attempt_ms
-                )
-                check_retriable(answer)
-                return answer
-            except (Unreachable, Refused) as error:
-                if isinstance(error, Refused) and error.code not in RETRIABLE - {UNKNOWN_TOPIC}:
-                    raise
-                if not await patience.another_try(error):
-                    raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
+        return await self._transport.leaders.ask(
+            MULTI_FETCH_FRAMES,
+            request,
+            doing="fetching records",
+            address=address,
+            places=[TopicPartition(*cursor.wanted.tp) for cursor in lot],
+            timeout_ms=timeout_ms,
+            parked_ms=WAIT_MS,
+        )
 
-    async def _take_in(self, asked: list[Cursor], answer: MultiFetchFrames) -> list[Piece]:
+    def _sorted_out(
+        self, lot: list[Cursor], answer: MultiFetchFrames, found: dict[TopicPartition, Part]
+    ) -> Refused | None:
+        """Put what counts into `found`; why something is to be asked for again."""
+        leaders = self._transport.leaders
+        why: Refused | None = None
+        for cursor, part in zip(lot, answer.parts, strict=True):
+            tp, code = TopicPartition(*cursor.wanted.tp), part.result.error_code
+            # A node of a cluster may not know of a topic yet.
+            gone = code == UNKNOWN_TOPIC and (not leaders.shared or leaders.is_missing(tp.topic))
+            if code not in RETRIABLE or gone:
+                found[tp] = part
+                continue
+            name = pb.ErrorCode.Name(code)
+            why = refusal(code, name, part.result.error_message, f"{tp.topic}-{tp.partition}")
+            if code in MOVED or (leaders.shared and code in MAYBE_MOVED):
+                led = part.result.current_leader if part.result.HasField("current_leader") else None
+                leaders.doubt([tp], led)
+        return why
+
+    async def _take_in(self, asked: list[Cursor], answers: list[Part]) -> list[Piece]:
         pieces = []
         cut = False
         taken_bytes = taken_offsets = 0
-        for cursor, found in zip(asked, answer.parts, strict=True):
+        for cursor, found in zip(asked, answers, strict=True):
             before = cursor.position
             if (piece := await self._take_range(cursor, found)) is not None:
                 pieces.append(piece)
@@ -244,9 +294,17 @@ class Fetching:
         wanted = cursor.wanted._replace(start=cursor.position)
         if data := memoryview(found.records):
             return self._take_records(cursor, wanted, data, result)
-        if result.high_watermark < cursor.wanted.end:
+        if result.high_watermark < cursor.wanted.end and await self._ends_before(cursor.wanted):
             await self._lost(cursor, result)
         return None
+
+    async def _ends_before(self, wanted: OffsetRange) -> bool:
+        """Whether the log ends before what was planned. A leader that is new knows a little later how far it counts."""
+        if not self._transport.leaders.shared:
+            return True
+        tp = TopicPartition(*wanted.tp)
+        found = await list_offsets(self._transport, {tp: LATEST}, self._settings.patience_ms)
+        return found[tp].offset < wanted.end
 
     def _take_records(
         self, cursor: Cursor, wanted: OffsetRange, data: memoryview, result: pb.FetchPartitionResult
@@ -298,12 +356,3 @@ class Fetching:
         tp = TopicPartition(*wanted.tp)
         found = await list_offsets(self._transport, {tp: EARLIEST}, self._settings.patience_ms)
         return found[tp].offset
-
-
-def check_retriable(answer: MultiFetchFrames) -> None:
-    """Raise for what goes away by itself, so that the whole request is made again."""
-    for found in answer.parts:
-        code = found.result.error_code
-        if code in RETRIABLE and code != UNKNOWN_TOPIC:
-            about = f"{found.topic}-{found.result.partition_index}"
-            raise refusal(code, pb.ErrorCode.Name(code), found.result.error_message, about)

@@ -1,9 +1,11 @@
 """How long records are, by looking at one batch header per partition."""
 
+import asyncio
 from collections.abc import Collection
 
 from muster.coordinator.client.calls.methods import MULTI_FETCH
 from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.planning import OffsetRange
 from muster.coordinator.spark.reading.lookup import TP, Lookup
 from muster.coordinator.spark.reading.options import ReadOptions
@@ -36,6 +38,16 @@ class RecordSizes:
         return FRESH_MS if known is None else now_ms() - known[1]
 
     async def _measure(self, ranges: list[OffsetRange]) -> None:
+        transport = self._lookup.transport
+        by_leader, _ = transport.leaders.routed(TopicPartition(*wanted.tp) for wanted in ranges)
+        wanted = {TopicPartition(*each.tp): each for each in ranges}
+        lots = [(address, [wanted[tp] for tp in led]) for address, led in by_leader.items()]
+        await asyncio.gather(*(self._measure_at(address, lot) for address, lot in lots))
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    async def _measure_at(self, address: str, ranges: list[OffsetRange]) -> None:
+        """What is led elsewhere by now is not measured, this time."""
         request = pb.MultiFetchRequest(max_bytes=AT_ONCE * SAMPLE_BYTES)
         for wanted in ranges:
             request.fetches.add(
@@ -45,14 +57,12 @@ class RecordSizes:
                 partition_max_bytes=SAMPLE_BYTES,
             )
         answer = await self._lookup.transport.retried(
-            MULTI_FETCH, request, doing="measuring records", timeout_ms=self._patience_ms
+            MULTI_FETCH, request, doing="measuring records", address=address or None, timeout_ms=self._patience_ms
         )
         for wanted, found in zip(ranges, answer.results, strict=True):
             if (size := record_size(found.result.records)) is not None:
                 self._known.pop(wanted.tp, None)
                 self._known[wanted.tp] = (size, now_ms())
-        while len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
 
 
 def record_size(data: bytes) -> float | None:

@@ -3,16 +3,19 @@
 Both send one request while the next one is prepared, and try again for as long as delivery.timeout.ms allows.
 """
 
-from collections.abc import Coroutine, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.methods import (
     ABORT_STAGED,
     COMMIT_STAGED,
     INIT_PRODUCER_ID,
+    METADATA,
     PRODUCE,
     STAGE_RECORDS,
 )
@@ -29,6 +32,18 @@ from muster.storage.staging.files import sealed
 T = TypeVar("T")
 
 MAX_SEQUENCE = 2**31 - 1
+
+
+class NotOnOneNode(ClientError):
+    """An exactly-once sink has one node that decides its batches, and the topics are led by others as well."""
+
+    def __init__(self, topics: Sequence[str], nodes: Sequence[int]) -> None:
+        led = "nobody leads some of" if -1 in nodes else f"nodes {', '.join(map(str, nodes))} lead"
+        super().__init__(
+            f"writing exactly once: {led} the partitions of {', '.join(topics)}, and one node decides a batch, for "
+            "its own logs; write with delivery=at-least-once (a batch write: without txnAppId and txnVersion), or have "
+            "one node lead them all"
+        )
 
 
 class Outlet(Protocol):
@@ -52,6 +67,22 @@ class Node:
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         return shared_loop().submit(work)
 
+    async def home_of(self, topics: Iterable[str]) -> str:
+        """HOST:PORT of the node that leads all partitions of these; ONE_NODE outside of a cluster.
+
+        Raises NotOnOneNode: what is staged at one node is put into its logs, and into no other's.
+        """
+        leaders = self.transport.leaders
+        if not leaders.shared:
+            return ONE_NODE
+        names = sorted(set(topics))
+        await self.transport.retried(METADATA, pb.MetadataRequest(topics=names), doing="looking up leaders")
+        led_by: set[int] = set().union(*(leaders.leading(name) for name in names))
+        home = leaders.address(next(iter(led_by))) if len(led_by) == 1 else None
+        if home is None:
+            raise NotOnOneNode(names, sorted(led_by))
+        return home
+
     def partitions_of(self, topic: str) -> int:
         """UnknownTopic when there is no such topic."""
         known = self._catalog.remembered(topic)
@@ -69,6 +100,9 @@ class Staged:
         self._sink = sink
         self._batch = batch
         self._attempt = attempt
+        self._topics: set[str] = set()
+        self.home = ONE_NODE
+        """Where it stages."""
 
     async def send(self, batches: Sequence[Encoded], last: bool) -> None:
         if self.settled:
@@ -77,7 +111,12 @@ class Staged:
             sink=self._sink, batch=self._batch, attempt=self._attempt, position=self.size, last=last
         )
         fill(request.topic_data, batches)
-        answer = await self._node.transport.retried(STAGE_RECORDS, request, doing="staging records")
+        if new := {batch.tp.topic for batch in batches} - self._topics:
+            self._topics |= new
+            self.home = await self._node.home_of(self._topics)
+        answer = await self._node.transport.retried(
+            STAGE_RECORDS, request, doing="staging records", address=self.home or None
+        )
         refuse(answer, self._sink)
         self.settled = answer.settled
         self.size = answer.position
@@ -117,24 +156,48 @@ class Appended:
         return sealed(batch.data, 0, self._producer_id, sequence)[0]
 
     async def _deliver(self, left: dict[TopicPartition, Encoded]) -> None:
+        leaders = self._node.transport.leaders
         patience = Patience(self._node.transport)
         while left:
-            try:
-                left, error = await self._attempt(left, patience.attempt_ms)
-            except Unreachable as unreachable:
-                error = unreachable
-            if left and error is not None and not await patience.another_try(error):
-                raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error
+            by_leader, unknown = leaders.routed(left)
+            leaders.look(unknown)
+            error: ClientError | None = leaders.why_not(unknown[0]) if unknown else None
+            again = {tp: left[tp] for tp in unknown}
+            attempts = (
+                self._attempt(address, {tp: left[tp] for tp in led}, patience.attempt_ms)
+                for address, led in by_leader.items()
+            )
+            for refused_here, why in await asyncio.gather(*attempts):
+                again |= refused_here
+                error = why or error
+            left = again
+            if left and error is not None:
+                if not await patience.another_try(error):
+                    raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error
+                await leaders.settled(left)
 
     async def _attempt(
-        self, batches: dict[TopicPartition, Encoded], timeout_ms: int
+        self, address: str, batches: dict[TopicPartition, Encoded], timeout_ms: int
     ) -> tuple[dict[TopicPartition, Encoded], ClientError | None]:
         """Those to try again, and why."""
+        leaders = self._node.transport.leaders
         request = pb.ProduceRequest(acks=-1, timeout_ms=timeout_ms)
         fill(request.topic_data, list(batches.values()))
-        answer = await self._node.transport.call(PRODUCE, request, doing="writing records", timeout_ms=timeout_ms)
         again: dict[TopicPartition, Encoded] = {}
         why: ClientError | None = None
+        try:
+            answer = await leaders.ask(
+                PRODUCE,
+                request,
+                doing="writing records",
+                address=address,
+                places=list(batches),
+                timeout_ms=timeout_ms,
+            )
+        except Unreachable as unreachable:
+            if leaders.shared:
+                leaders.doubt(batches)
+            return batches, unreachable
         for topic in answer.responses:
             for result in topic.partition_responses:
                 if result.error_code:
@@ -143,6 +206,8 @@ class Appended:
                     if not error.retriable:
                         raise error
                     again[tp], why = batches[tp], error
+                    if result.error_code in MOVED or (leaders.shared and result.error_code in MAYBE_MOVED):
+                        leaders.doubt([tp], result.current_leader if result.HasField("current_leader") else None)
         return again, why
 
 
@@ -187,20 +252,24 @@ class Requests:
             future.result()
 
 
-async def commit(transport: Transport, sink: str, batch: int, attempts: Sequence[tuple[str, int]]) -> bool:
-    """Decide which attempts (name, size) make up the batch; whether that was decided before."""
+async def commit(
+    transport: Transport, sink: str, batch: int, attempts: Sequence[tuple[str, int]], home: str = ONE_NODE
+) -> bool:
+    """Decide, where they were staged, which attempts (name, size) make up the batch; whether it was decided before."""
     request = staging_pb.CommitStagedRequest(sink=sink, batch=batch)
     for name, size in attempts:
         request.attempts.add(attempt=name, size=size)
-    answer = await transport.retried(COMMIT_STAGED, request, doing=f"committing batch {batch}")
+    doing = f"committing batch {batch}"
+    answer = await transport.retried(COMMIT_STAGED, request, doing=doing, address=home or None)
     refuse(answer, f"batch {batch} of sink {sink}")
     return bool(answer.settled)
 
 
-async def abort(transport: Transport, sink: str, batch: int, attempts: Sequence[str]) -> None:
+async def abort(transport: Transport, sink: str, batch: int, attempts: Sequence[str], home: str = ONE_NODE) -> None:
     """Drop attempts that will not be committed."""
     request = staging_pb.AbortStagedRequest(sink=sink, batch=batch, attempts=attempts)
-    refuse(await transport.retried(ABORT_STAGED, request, doing=f"aborting batch {batch}"), sink)
+    doing = f"aborting batch {batch}"
+    refuse(await transport.retried(ABORT_STAGED, request, doing=doing, address=home or None), sink)
 
 
 def fill(topic_data: Any, batches: Sequence[Encoded]) -> None:

@@ -67,6 +67,9 @@ class WriteOptions(BaseModel):
     exactly_once: bool = Field(
         True, alias="exactlyOnce", description="Whether a stream's batches are staged and committed; false appends."
     )
+    delivery: Literal["exactly-once", "at-least-once"] | None = Field(
+        None, description="Of a stream: exactly-once, the default, or at-least-once, which is exactlyOnce=false."
+    )
     txn_app_id: str | None = Field(
         None,
         alias="txnAppId",
@@ -91,11 +94,21 @@ class WriteOptions(BaseModel):
             raise ValueError("txnAppId and txnVersion go together: who writes, and which of its writes this is")
         if self.streaming and self.txn_app_id is not None:
             raise ValueError("txnAppId and txnVersion are for batch writes; a stream has its query's id and batch ids")
-        if not self.streaming and "exactly_once" in self.model_fields_set:
+        for name, alias in (("exactly_once", "exactlyOnce"), ("delivery", "delivery")):
+            if not self.streaming and name in self.model_fields_set:
+                raise ValueError(
+                    f"{alias} is for streams; a batch write becomes exactly-once by txnAppId and txnVersion"
+                )
+        if self.delivery is not None and "exactly_once" in self.model_fields_set and self.stages != self.exactly_once:
             raise ValueError(
-                "exactlyOnce is for streams; a batch write becomes exactly-once by txnAppId and txnVersion"
+                f"delivery={self.delivery} and exactlyOnce={self.exactly_once} contradict each other; keep one"
             )
         return self
+
+    @property
+    def stages(self) -> bool:
+        """Whether a stream's batches are staged and committed."""
+        return self.exactly_once if self.delivery is None else self.delivery == "exactly-once"
 
     def client_config(self) -> ClientConfig:
         return load(ClientConfig, self.client, {"default_api_timeout_ms": self.delivery_timeout_ms})

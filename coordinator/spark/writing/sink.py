@@ -45,6 +45,8 @@ class Written(WriterCommitMessage):
     attempt: str = ""
     size: int = 0
     settled: bool = False
+    home: str = ""
+    """HOST:PORT of the node that has it, in a cluster."""
 
 
 def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceArrowWriter:
@@ -98,7 +100,7 @@ class MusterStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[RecordBatch]") -> Written:
-        return written(iterator, self._options, query_batch() if self._options.exactly_once else None)
+        return written(iterator, self._options, query_batch() if self._options.stages else None)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         settle(self._options, messages)
@@ -115,7 +117,7 @@ def query_batch() -> Name:
     if query is None or batch is None:
         raise ClientError(
             "Spark does not say which query and batch this task belongs to, so it cannot be written exactly once; "
-            "set exactlyOnce=false, or use a Spark that sets sql.streaming.queryId (4.2 does)"
+            "set delivery=at-least-once, or use a Spark that sets sql.streaming.queryId (4.2 does)"
         )
     return Name(f"query-{query}", int(batch))
 
@@ -146,7 +148,7 @@ def written(batches: "Iterator[RecordBatch]", options: WriteOptions, name: Name 
         raise
     if staged is None:
         return Written(count)
-    return Written(count, name, attempt if staged.size else "", staged.size, staged.settled)
+    return Written(count, name, attempt if staged.size else "", staged.size, staged.settled, staged.home)
 
 
 def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -160,7 +162,13 @@ def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None
     name = told[0].name
     assert name is not None, "a message that was told apart by its name has one"
     attempts = [(message.attempt, message.size) for message in told if message.attempt]
-    node.run(commit(node.transport, name.sink, name.batch, attempts))
+    homes = sorted({message.home for message in told if message.attempt or message.settled})
+    if len(homes) > 1:
+        raise ClientError(
+            f"batch {name.batch} of {name.sink} was staged at {' and '.join(homes)}: the leader moved meanwhile; the "
+            "batch is to be tried again"
+        )
+    node.run(commit(node.transport, name.sink, name.batch, attempts, homes[0]))
 
 
 def give_up(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -174,4 +182,6 @@ def give_up(options: WriteOptions, messages: "Sequence[WriterCommitMessage | Non
     name = told[0].name
     assert name is not None, "a message that was told apart by its name has one"
     with contextlib.suppress(ClientError):
-        node.run(abort(node.transport, name.sink, name.batch, [message.attempt for message in told]))
+        for home in sorted({message.home for message in told}):
+            attempts = [message.attempt for message in told if message.home == home]
+            node.run(abort(node.transport, name.sink, name.batch, attempts, home))

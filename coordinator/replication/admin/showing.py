@@ -38,6 +38,10 @@ class Showing:
         return True
 
     def _look(self, changes: Changes) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Look anew, for something beside the image that those who wait go by has changed."""
         for future, shown in list(self._waiting.items()):
             if future.done():
                 continue

@@ -28,6 +28,9 @@ from muster.storage.types import Topic
 MOST_TRIES: Final = 100
 """How often something is written that others change at the same time."""
 
+GRACE_S: Final = 1.0
+"""How long the end of a node waits for ZooKeeper's answers."""
+
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
@@ -94,11 +97,14 @@ class ClusterTopics:
         return [each if isinstance(each, StorageError) else None for each in found]
 
     async def close(self) -> None:
-        """Begin nothing more, and wait for nothing."""
+        """Begin nothing more, and wait for no image: who waits is told so. What ZooKeeper does not answer is left."""
         self._closed = True
-        for task in list(self._under_way):
-            task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        self._showing.look()
+        if self._under_way:
+            _, late = await asyncio.wait(self._under_way, timeout=GRACE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     # One topic each.
 
@@ -206,7 +212,12 @@ class ClusterTopics:
         return view is None or view.topic_id != before.topic_id or view.configs != before.configs
 
     async def _shown(self, shown: Callable[[], bool], deadline_s: float, what: str) -> None:
-        if not await self._showing.until(shown, deadline_s):
+        seen = await self._showing.until(lambda: self._closed or shown(), deadline_s)
+        if self._closed and not shown():
+            raise RequestTimedOut(
+                f"The node is shutting down, and has not heard of {what} yet. It may come: look at another node."
+            )
+        if not seen:
             raise RequestTimedOut(
                 f"ZooKeeper was told, but this node has not heard of {what} within {self._timeout_ms} ms. It may come "
                 "yet: look before you ask again."

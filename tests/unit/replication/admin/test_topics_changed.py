@@ -13,6 +13,7 @@ from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.zookeeper.cluster.changing import Configs
 from muster.storage.config import LogSettings
+from muster.storage.errors import RequestTimedOut, StorageError
 from muster.storage.types import Topic
 
 VIEW = PartitionView(1, 0, 0, (1,), (), (1,))
@@ -94,3 +95,22 @@ def test_who_loses_a_race_begins_with_what_the_other_wrote(monkeypatch: pytest.M
     result = change(monkeypatch, cluster, lambda: cluster.learn(TWO))
     assert isinstance(result, Topic), result
     assert (result.configs, cluster.puts) == ({**TWO, "flush.ms": "3"}, 2)
+
+
+def test_who_waits_for_the_image_when_the_node_stops_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        cluster = Cluster(Configs(TWO, 2), Configs(TWO, 2), ONE)
+        monkeypatch.setattr(module.changing, "read_configs", cluster.read_configs)
+        cluster.topics._timeout_ms = 60_000
+        waiting = asyncio.ensure_future(cluster.topics.change([("t", {})]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(cluster.topics._showing._waiting) == 1
+        await cluster.topics.close()
+        (told,) = await waiting
+        assert isinstance(told, RequestTimedOut)
+        assert "shutting down" in str(told)
+        (refused,) = await cluster.topics.change([("t", {})])
+        assert isinstance(refused, StorageError)
+
+    asyncio.run(story())

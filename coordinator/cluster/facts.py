@@ -17,6 +17,8 @@ OFFSETS = "__consumer_offsets"
 LEDGER = "__rebalances"
 ELECTIONS = "__elections"
 SECURITY = "__security"
+INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY})
+"""Topics that only nodes write to. Others with such names are clients': monitors and connectors call theirs so."""
 
 
 class TopicPartition(NamedTuple):
@@ -116,4 +118,4 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        return self.name.startswith("__")
+        return self.name in INTERNAL

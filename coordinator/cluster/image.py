@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, Endpoint, TopicPartition
+from muster.coordinator.cluster.facts import INTERNAL, NO_EPOCH, NOBODY, Endpoint, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
 
@@ -73,7 +73,7 @@ class TopicView:
 
     @property
     def internal(self) -> bool:
-        return self.name.startswith("__")
+        return self.name in INTERNAL
 
 
 @dataclass(frozen=True, slots=True)

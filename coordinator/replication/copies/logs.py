@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.facts import INTERNAL, TopicPartition
 from muster.coordinator.cluster.image import Changes, Image, TopicView
 from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, Records
 from muster.storage.broker.broker import Broker
@@ -288,6 +288,6 @@ class StoredLogs:
     def _topic(self, name: str, topic_id: bytes, numbers: Sequence[int]) -> Topic:
         view = self._told(name)
         if view is None or view.topic_id != topic_id:
-            return Topic(name, topic_id, max(numbers) + 1, {}, name.startswith("__"), tuple(sorted(numbers)))
+            return Topic(name, topic_id, max(numbers) + 1, {}, name in INTERNAL, tuple(sorted(numbers)))
         partitions = max([*view.partitions, *numbers]) + 1
         return Topic(name, topic_id, partitions, of_the_log(view.configs), view.internal, tuple(sorted(numbers)))

@@ -275,13 +275,29 @@ def test_very_many_of_a_turn_are_answered_as_they_are_committed() -> None:
     [
         (("nowhere", 0), UnknownTopicOrPartition),
         (("orders", 1), UnknownTopicOrPartition),
-        (("__inner", 0), InvalidTopic),
+        (("__elections", 0), InvalidTopic),
     ],
 )
 def test_a_partition_that_is_not_there_is_refused(place: tuple[str, int], error: type[StorageError]) -> None:
     async def story(side: LedSide) -> None:
-        side.hears(topic(partition(), name="__inner", topic_id=b"x" * 16))
+        side.hears(topic(partition(), name="__elections", topic_id=b"x" * 16))
         assert isinstance(await refusal(begin(side, b"a", place=TopicPartition(*place))), error)
+
+    play(story)
+
+
+def test_a_topic_of_a_client_is_no_node_s_own_whatever_it_is_called() -> None:
+    """Monitors and connectors begin their topics' names with two underscores; a node on its own takes their records."""
+
+    async def story(side: LedSide) -> None:
+        side.hears(topic(partition(), name="__canary", topic_id=b"x" * 16))
+        canary = TopicPartition("__canary", 0)
+        assert (side.led.topic("__canary").internal, side.broker.topic("__canary").internal) == (False, False)
+        begun = begin(side, b"a", place=canary)
+        await turn()
+        side.flushes(canary)
+        side.follows(place=canary)
+        assert (await begun).base_offset == 0
 
     play(story)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.cluster.facts import Assignment, Topic
+from muster.coordinator.cluster.facts import INTERNAL, Assignment, Topic
 from muster.coordinator.cluster.image import Image, NodeStatus
 from muster.coordinator.cluster.placement import Place, alternating, check, place
 from muster.coordinator.errors import CoordinatorError
@@ -28,8 +28,8 @@ from muster.storage.topics.catalog import alike, check_name
 Replicas: TypeAlias = tuple[tuple[int, ...], ...]
 """Of each partition, the one that is to lead first."""
 
-INTERNAL = "__"
-"""How names begin that nodes keep for themselves."""
+RESERVED = frozenset(map(alike, INTERNAL))
+"""Names that nodes keep for themselves, and what counts as the same."""
 MOST_BYTES = 1_000_000
 """Of a topic's znode: ZooKeeper takes no more than 1 MiB in one request."""
 
@@ -82,10 +82,8 @@ class Planning:
         """Where its partitions are to lie. Raises StorageError: InvalidTopic, TopicAlreadyExists, InvalidConfig,
         InvalidPartitions, InvalidReplicationFactor (38), InvalidReplicaAssignment (39)."""
         name = wanted.name
-        if name.startswith(INTERNAL):
-            raise InvalidTopic(
-                f"'{name}' begins with '{INTERNAL}', as nodes name topics of their own; expected another."
-            )
+        if alike(name) in RESERVED:
+            raise InvalidTopic(f"'{name}' is a name that nodes keep for themselves; expected another one.")
         check_name(name, beside.there)
         check_name(name, beside.alike)
         if name in self._image.topics or alike(name) in beside.alike:

@@ -55,13 +55,20 @@ def test_where_they_begin_is_drawn() -> None:
     assert plan.new_topic(NewTopic("t", 1), Beside()) == ((2, 3, 1),)
 
 
+def test_two_underscores_are_nobody_s() -> None:
+    """Monitors and connectors call their topics so."""
+    planning = Planning(image(), LogSettings(), 3, lambda below: 0)
+    assert planning.new_topic(NewTopic("__canary", 1, {}, 1), Beside()) == ((1,),)
+
+
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
         (NewTopic("t", 1, {}, 4), 38),
         (NewTopic("t", 1, {}, 0), 38),
         (NewTopic("t", 0), 37),
-        (NewTopic("__t", 1), 17),
+        (NewTopic("__elections", 1), 17),
+        (NewTopic("_.security", 1), 17),
         (NewTopic("no good", 1), 17),
         (NewTopic("a_b", 1), 17),
         (NewTopic("a.b", 1), 36),

@@ -1,20 +1,27 @@
 """What the doors of a node ask about the other nodes of its cluster. A node on its own has None in its place."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from muster.coordinator.cluster.image import PartitionView, TopicView
     from muster.coordinator.core.effects import SettingsReply
     from muster.coordinator.core.events import AlterSettings, DescribeSettings
+
+Answer = TypeVar("Answer")
 
 OFFSETS = "__consumer_offsets"
 """The topic whose partitions are the shards of groups: who leads one coordinates its groups."""
 
 KAFKA, GRPC, HTTP = "PLAINTEXT", "GRPC", "HTTP"
 """Listeners, as registrations name them: Kafka's protocol, ours, and the page, whatever they are wrapped in."""
+
+FORWARDED = "muster-forwarded"
+"""A header of calls that a node hands on."""
 
 NOBODY = -1
 """The leader of a partition that nobody leads, the controller where none is known."""
@@ -43,6 +50,10 @@ class Elsewhere(Protocol):
 
     async def settings(self, shard: int, event: "DescribeSettings | AlterSettings") -> "SettingsReply":
         """What the coordinator of the shard answers; COORDINATOR_NOT_AVAILABLE where none does."""
+
+    async def forwarded(self, node: int, method: str, request: "Message", answer: "type[Answer]") -> "Answer":
+        """What that node answers to the same call by gRPC, which tells it by a header FORWARDED. Raises NotThere and
+        NotNow, as it does, and NotNow where it does not answer."""
 
 
 class Cluster(Protocol):

@@ -56,7 +56,7 @@ class ExternalScaler:
 
     async def stream_is_active(self, request: pb.ScaledObjectRef, call: object) -> AsyncIterator[pb.IsActiveResponse]:
         """Now, and whenever it changes, until the group cannot be told of any more."""
-        trigger, _ = self._known(request)
+        self._known(request)
         if self._streams >= MAX_STREAMS:
             raise Overloaded(f"{MAX_STREAMS} StreamIsActive are open, as many as this node keeps; close some first")
         self._streams += 1
@@ -64,7 +64,7 @@ class ExternalScaler:
             told: bool | None = None
             while True:
                 began_s = perf_counter()
-                active = await self._active(trigger, self._known(request)[1])
+                active = (await self.is_active(request, call)).result
                 if active is not told:
                     told = active
                     yield pb.IsActiveResponse(result=active)

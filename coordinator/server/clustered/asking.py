@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.core.effects import SettingsReply
 from muster.coordinator.core.events import AlterSettings, DescribeSettings
-from muster.coordinator.edge.cluster import GRPC, Cluster, NodeAt, at
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.edge.cluster import FORWARDED, GRPC, Answer, Cluster, NodeAt, at
+from muster.coordinator.errors import ErrorCode, NotNow, NotThere
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
     AlterGroupSettingsRequest,
     AlterGroupSettingsResponse,
@@ -103,7 +103,7 @@ class AsksByGrpc:
         }
 
 
-class SettingsElsewhere:
+class AsksElsewhere:
     """See `edge.cluster.Elsewhere`."""
 
     def __init__(self, cluster: Cluster, channels: Channels) -> None:
@@ -129,6 +129,19 @@ class SettingsElsewhere:
             why = f"the coordinator of this group did not answer: {error.details()}"
             return SettingsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         return settings_reply(said)
+
+    async def forwarded(self, node: int, method: str, request: Message, answer: type[Answer]) -> Answer:
+        channel = await self._channels.to(node)
+        if channel is None:
+            raise NotNow(f"node {node}, which coordinates the group, is gone; ask again")
+        reads: Any = answer
+        call: Any = channel.unary_unary(method, type(request).SerializeToString, reads.FromString)
+        try:
+            said: Answer = await call(request, timeout=PATIENCE_S, metadata=((FORWARDED, "1"),))
+        except grpc.aio.AioRpcError as error:
+            refusal = NotThere if error.code() is grpc.StatusCode.NOT_FOUND else NotNow
+            raise refusal(f"node {node}, which coordinates the group: {error.details()}") from error
+        return said
 
 
 def asked(event: DescribeSettings | AlterSettings) -> tuple[Message, type[SettingsAnswer]]:

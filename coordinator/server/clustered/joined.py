@@ -41,7 +41,7 @@ from muster.coordinator.replication.wire.links import REPLICATION, Calling
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.server.clustered.asking import AsksByGrpc, Channels, SettingsElsewhere, credentials_of
+from muster.coordinator.server.clustered.asking import AsksByGrpc, AsksElsewhere, Channels, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
@@ -193,7 +193,7 @@ class Joined:
         await ids.begin()
         self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
         self._channels = channels = Channels(self.view, credentials_of(self._certificates))
-        self.view.elsewhere = SettingsElsewhere(self.view, channels)
+        self.view.elsewhere = AsksElsewhere(self.view, channels)
         asks = AsksByGrpc(channels)
         self._ends = EndsElsewhere(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()

@@ -180,7 +180,7 @@ class Node:
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
             asked = partial(topic_ids, self.broker), lambda: self._partitions, self._log_span, self.driver.tell
-            table |= self._observing.start(self.engine, self.broker, *asked)
+            table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._ground.cluster)
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)

@@ -18,6 +18,7 @@ from muster.coordinator.server.sight.looking import Ahead, Looking, Shards
 from muster.coordinator.server.sight.sampling import Sampling
 
 if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.scaler.service import ExternalScaler
 
 AT_REST = ("Stable", "Empty", "Dead")
@@ -64,8 +65,10 @@ class Observing:
         partitions: Callable[[], Mapping[str, int]],
         span: Callable[[str, int], tuple[int, int]],
         tell: Callable[[int, LagMeasured], None],
+        cluster: "Cluster | None" = None,
     ) -> dict[str, Method]:
-        """Sample from now on, and the scaler's methods, if it is on. `tell` gives a shard what its canaries ask for."""
+        """Sample from now on, and the scaler's methods, if it is on. `tell` gives a shard what its canaries ask for;
+        `cluster` knows the other nodes where this one is one of many."""
         if self.history is None:
             return {}
         looking = Looking(engine, logs.ends, logs.ahead)
@@ -80,6 +83,10 @@ class Observing:
 
         groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
         self._scaler = ExternalScaler(groups, self._clock_ms)
+        if cluster is not None:
+            from muster.coordinator.server.clustered.scaler import ClusterScaler
+
+            self._scaler = ClusterScaler(cluster, engine.shards, groups, self._clock_ms)
         return methods_of(pb.DESCRIPTOR.services_by_name["ExternalScaler"], self._scaler)
 
     def _looked(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import grpc
 import httpx
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
@@ -14,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from muster.coordinator.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
+from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceOutcome
 from muster.coordinator.zookeeper.ensemble import Ensemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
@@ -26,6 +29,7 @@ NODES = (1, 2, 3)
 COMPLETED = RebalanceOutcome.REBALANCE_OUTCOME_COMPLETED
 SHOWN = {
     "http.listeners": "127.0.0.1:0",
+    "scaler.enable": "true",
     "group.consumer.assignors": "uniform,lag",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -134,6 +138,23 @@ def test_the_page_of_a_group_is_at_its_coordinator(cluster: ClusterNodes) -> Non
             answer = httpx.get(answer.headers["location"])
         assert answer.status_code == 200
         assert sorted(row["lag"] for row in answer.json()) == [*range(PARTITIONS)]
+
+
+def test_a_scaler_is_told_the_same_by_every_node(cluster: ClusterNodes) -> None:
+    committed(cluster)
+    rule = {"consumerGroup": GROUP, "topic": "t", "lagThreshold": "1", "allowIdleConsumers": "true"}
+    ref = keda.ScaledObjectRef(name="worker", namespace="default", scalerMetadata=rule)
+    gone = keda.ScaledObjectRef(name="worker", namespace="default", scalerMetadata=rule | {"topic": "none"})
+    for node in cluster.nodes.values():
+        with grpc.insecure_channel(node.address) as channel:
+            stub = ExternalScalerStub(channel)
+            found = stub.GetMetrics(keda.GetMetricsRequest(scaledObjectRef=ref), timeout=30).metricValues[0]
+            assert found.metricValue == sum(range(PARTITIONS))
+            assert stub.IsActive(ref, timeout=30).result
+            assert next(iter(stub.StreamIsActive(ref, timeout=30))).result
+            with pytest.raises(grpc.RpcError, match="there is no topic 'none'") as refusal:
+                stub.IsActive(gone, timeout=30)
+            assert refusal.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_an_assignor_by_lag_waits_for_what_other_nodes_say_of_their_logs(cluster: ClusterNodes) -> None:

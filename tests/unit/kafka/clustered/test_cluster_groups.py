@@ -159,6 +159,9 @@ class Others:
             return SettingsReply(ErrorCode.INVALID_UPDATE_VERSION, "it has another version")
         return SettingsReply(version=4, values=values, defaults={"handoff.timeout.ms": 0})
 
+    async def forwarded(self, *_: Any) -> Any:
+        raise NotImplementedError("nobody scales by Kafka's protocol")
+
 
 def test_settings_of_a_group_are_told_and_changed_by_its_coordinator_whoever_is_asked() -> None:
     """Kafka's tools ask any node for them."""

@@ -45,7 +45,7 @@ class Work:
         self.twice = 0
         self._next = 0
         self._producer = Producer(bootstrap_servers=bootstrap)
-        timeout = {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}
+        timeout = {"session_timeout_ms": SESSION_MS} if protocol != "consumer" else {}
         self.member = Consumer(
             bootstrap_servers=bootstrap,
             group_id=name,
@@ -111,7 +111,7 @@ class Work:
         self.admin.close()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "central"])
 def test_each_node_is_killed_in_turn_and_no_member_hears_of_it(cluster: ClusterNodes, protocol: str) -> None:
     """K3, K4 and K6: leader and coordinator are all of them at some time, the only bootstrap server first."""
     work = Work(cluster, f"killed-{protocol}", protocol)

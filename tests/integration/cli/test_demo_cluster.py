@@ -32,6 +32,6 @@ def test_the_node_that_coordinates_is_killed_and_nobody_joins_again(tmp_path: Pa
     assert process.returncode == 0, process.stdout + process.stderr
     lines = [line.rstrip() for line in process.stdout.splitlines()]
     assert lines[-1] == "all of it holds"
-    assert any(line.startswith("Coordinator moved  node ") for line in lines)
+    assert any(line.startswith("Coordinator moved   node ") for line in lines)
     assert any("members' ids unchanged" in line and "3 of 3" in line for line in lines)
     assert not list(tmp_path.glob("muster-demo-*"))

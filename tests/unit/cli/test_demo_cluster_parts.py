@@ -14,6 +14,7 @@ from muster.coordinator.cli.demo.cluster.show import Before, Proved, Standing
 from muster.coordinator.cli.demo.proof import REPORT_STRUCT
 from muster.coordinator.cli.main import main
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
 
 WHOLE = Proved(
     before=Before(1, {"worker-1": "id-1", "worker-2": "id-2"}),
@@ -102,17 +103,19 @@ def test_who_leads_and_owns_what_is_shown() -> None:
     )
     out = Console(file=io.StringIO(), width=100)
     show.standing(out, "Now", Standing(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
-    election = pb.Election(
-        topic="__consumer_offsets", partition=3, from_node_id=1, to_node_id=2, cause="node 1 died", took_ms=6, isr=[2]
+    election = pb.Election(topic="__consumer_offsets", partition=3, from_node_id=1, to_node_id=2, cause="node 1 died")
+    move = CoordinatorMove(
+        from_node=1, to_node=2, cause="node 1 died", last_heard_ms=1, elected_ms=100, serving_ms=401, members=3
     )
-    show.takeover(out, [election], "__consumer_offsets-3")
+    show.takeover(out, [move], [election])
     assert isinstance(out.file, io.StringIO)
     text = out.file.getvalue()
     assert "coordinates the group, controller" in text
     assert "gone" in text
     assert "generation 4: v -, w 0,1" in text
-    assert "Coordinator moved  node 1 -> 2" in text
-    assert "node 1 died; leader epoch 0, in sync: 2" in text
+    assert "Coordinator moved   node 1 -> 2" in text
+    assert "took 400 ms   node 1 died; 3 members kept" in text
+    assert "1 leader changed with it: node 1 died" in text
 
 
 def test_it_has_a_story_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ class ClusterDemo:
             after = self._standing(group, left)
             self._out.print()
             show.standing(self._out, f"Without node {victim}", after)
-            told = elections(left, 100, "")
+            told, moves = elections(left, 100, ""), left.moves(group)
 
         self._start_node(victim, connect, self._addresses[victim])
         self._say(f"node {victim} is back")
@@ -128,7 +128,7 @@ class ClusterDemo:
         ]
         self._children.stop(list(self._reports))
         self._out.print()
-        show.takeover(self._out, self._of_the_kill(told, victim), self._unit(group))
+        show.takeover(self._out, moves[:1], self._of_the_kill(told, victim))
         return Proved(
             before=Before(before.generation, before.members),
             after=Before(last.generation, last.members),
@@ -231,9 +231,6 @@ class ClusterDemo:
             {member.client_id: member.member_id for member in found.members},
             {member.client_id: sorted(each.partition for each in member.assignment) for member in found.members},
         )
-
-    def _unit(self, group: str) -> str:
-        return f"{OFFSETS}-{partition_for(group, SHARDS)}"
 
     def _of_the_kill(self, told: "list[Election]", victim: int) -> "list[Election]":
         """The elections that the kill led to: the youngest ones away from that node."""

@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.coordinator.views.words import duration, moment, plural, spans
+from muster.coordinator.cli.groups.story import move_line
+from muster.coordinator.views.words import plural, spans
 
 if TYPE_CHECKING:
     from muster.coordinator.rpc.v1.cluster_service_pb2 import DescribeClusterResponse, Election
+    from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -82,21 +84,13 @@ GONE = 4
 """NODE_STATE_GONE."""
 
 
-def takeover(out: Console, elections: "Sequence[Election]", unit: str) -> None:
-    """The one of the group's shard, and how many there were."""
-    out.print(Text("The takeover, from the ledger of elections", style="bold"))
-    for one in elections:
-        if f"{one.topic}-{one.partition}" == unit:
-            out.print(
-                Text(
-                    f"Coordinator moved  node {one.from_node_id} -> {one.to_node_id}   {moment(one.decided_ms)} took "
-                    f"{duration(one.took_ms)}   {one.cause}; leader epoch {one.leader_epoch}, in sync: "
-                    f"{','.join(map(str, one.isr))}"
-                ),
-                soft_wrap=True,
-            )
-            break
-    out.print(Text(f"{plural(len(elections), 'leader')} changed with it"))
+def takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "Sequence[Election]") -> None:
+    """Who took the group over, by its own ledger; and how many leaders the kill moved, by that of elections."""
+    out.print(Text("The takeover, from the ledger", style="bold"))
+    for move in moves:
+        out.print(move_line(move), soft_wrap=True)
+    causes = ", ".join(sorted({one.cause for one in elections}))
+    out.print(Text(f"{plural(len(elections), 'leader')} changed with it: {causes}"), soft_wrap=True)
 
 
 def proof(out: Console, proved: Proved) -> None:

@@ -19,6 +19,7 @@ from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettin
 from muster.coordinator.cluster.replicas.serving import Led
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.disk import Disk, SimLog
+from tests.sim.cluster.groups.coordinator import Answered, EpochsAsked, GroupAsk, SimGroups
 from tests.sim.cluster.network import Broken, Host, Network, Refused
 from tests.sim.cluster.seat import Seat
 from tests.sim.cluster.zookeeper import Client, Ensemble
@@ -79,13 +80,24 @@ class Probing(NamedTuple):
 class SimNode:
     """Node `id`. `start` begins a life of its process; `kill` ends it; `freeze` lets it stand still."""
 
-    def __init__(self, world: World, network: Network, zookeeper: Ensemble, node_id: int, settings: Settings) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        zookeeper: Ensemble,
+        node_id: int,
+        settings: Settings,
+        answered: Callable[[Answered], None] | None = None,
+    ) -> None:
+        """answered: hears of each answer about a group. None: nobody asks for groups here."""
         self.world = world
         self.network = network
         self.ensemble = zookeeper
         self.id = node_id
         self.name = f"n{node_id}"
         self.settings = settings
+        self._answered = answered
+        self.groups: SimGroups | None = None
         self.disk = Disk(self._new_directory())
         self.unclean = False
         self.life = 0
@@ -125,6 +137,7 @@ class SimNode:
             self.ensemble, self.network, self.name, lambda what: self.seat.changed(what), lambda do: self._run(life, do)
         )
         self.seat = Seat(self, self.zookeeper, self.settings)
+        self.groups = None if self._answered is None else SimGroups(self, self._answered)
         self.zookeeper.start()
         self.trace(f"{self.name} starts, directory {self.disk.directory}")
         self._look()
@@ -155,6 +168,8 @@ class SimNode:
         def thaw() -> None:
             if self.life == life:
                 self.frozen = False
+                if self.groups is not None:
+                    self.groups.stood_still(for_ms)
                 backlog, self._backlog = self._backlog, []
                 for action in backlog:
                     self.world.after(0, lambda action=action: self._run(life, action))
@@ -175,6 +190,10 @@ class SimNode:
             self._backlog.append(action)
             return
         action()
+
+    def failed(self, error: BaseException) -> None:
+        """A mistake of the program."""
+        self.world.violated("Bug", f"{self.name}: {error!r}")
 
     def trace(self, line: str) -> None:
         self.world.trace(line)
@@ -220,7 +239,7 @@ class SimNode:
                 self.later(80, attempt)
 
         def attempt() -> None:
-            self._ask(f"n{probe.node}", Probing(), tried, by="probe", patience_ms=300)
+            self.ask(f"n{probe.node}", Probing(), tried, by="probe", patience_ms=300)
 
         attempt()
 
@@ -236,7 +255,7 @@ class SimNode:
                 self.replicas.fetch(
                     request, lambda answer: reply(answer) if self.life == life else None, FETCH_WAIT_MS, self.now()
                 )
-                self._settle()
+                self.settle()
             case Poll():
                 number = self._number(reply)
                 polled = events.Polled(
@@ -250,6 +269,12 @@ class SimNode:
                 self._produce(request, reply)
             case Consume():
                 self._consume(request, reply)
+            case GroupAsk(asked) if self.groups is not None:
+                life = self.life
+                self.groups.receive(asked, lambda answer: reply(answer) if self.life == life else None)
+                self.settle()
+            case EpochsAsked() if self.groups is not None:
+                reply(self.groups.epochs(request))
             case Probing():
                 reply(None)
 
@@ -277,12 +302,12 @@ class SimNode:
         except LogBroken as error:
             self.replicas.broke(request.place, str(error))
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            self._settle()
+            self.settle()
             return
         self.replicas.appended(request.place)
         self._parked.setdefault(request.place, []).append((log.end, first, led.leader.epoch, reply))
         self._flush_soon([request.place])
-        self._settle()
+        self.settle()
 
     def _led(self, request: Produce | Consume) -> Led | None:
         led = self.replicas.led.get(request.place)
@@ -320,15 +345,20 @@ class SimNode:
 
     # Its own rounds.
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """What is to be done after anything happened."""
         replicas = self.replicas
         while replicas.moved:
             moved, replicas.moved = replicas.moved, {}
             for place in moved:
                 self._answer_parked(place)
+                if self.groups is not None:
+                    self.groups.moved(place)
+        if self.groups is not None:
+            self.groups.settled()
         replicas.gained.clear()
         replicas.lost.clear()
+        replicas.resized.clear()
         replicas.serving.wake(self.now())
         for question in replicas.questions(self.now()):
             self._alter(question)
@@ -367,11 +397,11 @@ class SimNode:
         self.replicas.flushed(done, self.now())
         if self._unflushed:
             self._flush_soon([])
-        self._settle()
+        self.settle()
 
     def _look(self) -> None:
         self.replicas.look(self.now())
-        self._settle()
+        self.settle()
         self.later(LAG_MS // 4, self._look)
 
     def _arm(self) -> None:
@@ -380,13 +410,13 @@ class SimNode:
         if next_ms is None or self.now() < self._armed_ms <= next_ms:
             return
         self._armed_ms = next_ms
-        self.later(max(1, next_ms - self.now()), self._settle)
+        self.later(max(1, next_ms - self.now()), self.settle)
 
     def _checkpoint(self) -> None:
         self.disk.checkpoint()
         self.later(CHECKPOINT_MS, self._checkpoint)
 
-    def _ask(
+    def ask(
         self, whom: str, request: Any, then: Callable[[Any], None], *, by: str, patience_ms: int = PATIENCE_MS
     ) -> None:
         life = self.life
@@ -401,10 +431,10 @@ class SimNode:
                 self._broken(node)
             else:
                 self.replicas.answered(node, request, outcome, self.now())
-            self._settle()
-            self.later(RETRY_MS, self._settle)
+            self.settle()
+            self.later(RETRY_MS, self.settle)
 
-        self._ask(f"n{node}", request, fetched, by="fetch")
+        self.ask(f"n{node}", request, fetched, by="fetch")
 
     def _poll(self) -> None:
         """One long poll of the controller after the other."""
@@ -439,10 +469,10 @@ class SimNode:
             elif (changes := self.image.apply(outcome)) is not None:
                 self._learn_in_steps(changes)
                 return
-            self._settle()
+            self.settle()
             self.later(wait_ms, self._poll)
 
-        self._ask(f"n{controller}", poll, polled, by="poll")
+        self.ask(f"n{controller}", poll, polled, by="poll")
 
     def _learn_in_steps(self, changes: Changes) -> None:
         """All at once, or as a node does it where there are many: other things happen in between, but no poll."""
@@ -455,12 +485,14 @@ class SimNode:
         self._polling = True
 
         def step() -> None:
-            self._settle()
+            self.settle()
             if units:
                 self.replicas.learn_units([units.pop(0)], self.now())
-                self._settle()
+                self.settle()
                 self.later(self.world.between(1, 60), step)
             else:
+                if self.groups is not None:
+                    self.groups.learned(changes)
                 self._polling = False
                 self._poll()
 
@@ -482,7 +514,7 @@ class SimNode:
                     self.later(80, attempt)
 
             def attempt() -> None:
-                self._ask(f"n{node}", Probing(), tried, by="probe", patience_ms=300)
+                self.ask(f"n{node}", Probing(), tried, by="probe", patience_ms=300)
 
             attempt()
         elif self.seat.machine is not None:
@@ -493,7 +525,7 @@ class SimNode:
         controller = self.seat.controller
         if topic is None or controller is None:
             self.replicas.altered(question, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT), self.now())
-            self.later(RETRY_MS, self._settle)
+            self.later(RETRY_MS, self.settle)
             return
         item = events.IsrItem(
             topic.topic_id,
@@ -509,11 +541,11 @@ class SimNode:
             if not isinstance(outcome, Broken):
                 answer = answer_of(outcome)
             self.replicas.altered(question, answer, self.now())
-            self._settle()
-            self.later(RETRY_MS, self._settle)
+            self.settle()
+            self.later(RETRY_MS, self.settle)
 
         make = lambda number: events.AlterIsr(number, self.id, node_epoch, (item,))  # noqa: E731
-        self._ask(f"n{controller}", Ask(make), altered, by="alter")
+        self.ask(f"n{controller}", Ask(make), altered, by="alter")
 
     # For checkers.
 

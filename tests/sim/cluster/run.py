@@ -3,11 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
+from tests.sim.cluster.groups.checkers import Stale
+from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
 from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import LAG_MS, SimNode
 from tests.sim.cluster.seat import DELETED, DRAINED, RETRY_MS, TOPICS
@@ -31,6 +34,8 @@ class Weather:
         "slow", "lossy", "broken log", "delete topic", "settings", "all power", "drain",
     )  # fmt: skip
     unclean: bool = False
+    groups: int = 0
+    """So many, with members; 0: records are written to the shards' logs as to any."""
 
 
 @dataclass(slots=True)
@@ -54,8 +59,11 @@ class Run:
             offsets_partitions=2, imbalance_check_ms=8_000, shutdown_wait_ms=500, unclean_election=weather.unclean
         )
         ids = range(1, weather.nodes + 1)
-        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings) for each in ids]
         self.promises = Promises()
+        self.stale = Stale(self.world)
+        answered = self.stale.answered if weather.groups else None
+        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings, answered) for each in ids]
+        self.book = Book()
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
@@ -70,20 +78,32 @@ class Run:
         for node in self.nodes:
             node.start()
         self.world.at(START_MS + 500, lambda: self._make_topic("orders", self.world.between(1, 3)))
-        for number in range(2):
-            for topic in (OFFSETS, LEDGER):
-                self._client(TopicPartition(topic, number))
+        if self.weather.groups:
+            self._make_groups()
+        else:
+            for number in range(2):
+                for topic in (OFFSETS, LEDGER):
+                    self._client(TopicPartition(topic, number))
         self.world.after(2_000 + self.world.between(0, self.weather.fault_every_ms), self._weather)
         self.world.run(START_MS + self.weather.lasts_ms, self.checkers.look)
         self._heal()
         self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS, self.checkers.look)
-        for each in (*self.producers, *self.readers):
+        for each in (*self.producers, *self.readers, *chain(*self.book.members.values())):
             each.stopped = True
         self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS + 4_000, self.checkers.look)
         self._is_well()
+        self._groups_are_well()
         self.checkers.end()
         if self.world.violations:
             raise Violated("\n".join(self.world.violations))
+
+    def _make_groups(self) -> None:
+        for number in range(self.weather.groups):
+            group = f"g{number}"
+            kind = (ConsumerMember, ClassicMember)[number % 2]
+            for each in range(self.world.between(2, 3)):
+                kind(self.world, self.network, self.nodes, group, each, self.book).start()
+            Auditor(self.world, self.network, self.nodes, group, self.book).start()
 
     def _client(self, place: TopicPartition) -> None:
         number = len(self.producers)
@@ -285,6 +305,15 @@ class Run:
             node.disk.failing = set()
             if not node.alive:
                 node.start()
+
+    def _groups_are_well(self) -> None:
+        """14: all groups are stable."""
+        for group, members in self.book.members.items():
+            if group not in self.book.settled:
+                has = {each.name: (each.generation, sorted(each.owned), each.stable) for each in members}
+                self.world.violated("Liveness", f"group {group} has not settled: {has}")
+            else:
+                self.world.census["groups settled"] += 1
 
     def _is_well(self) -> None:
         """14: every unit has a leader, everybody is in sync, everything is committed."""

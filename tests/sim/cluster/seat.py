@@ -409,6 +409,7 @@ class Seat:
                     topic = Topic(name, self._node.draw_id(), partitions)
                     operations.append(Create(f"{TOPICS}/{name}", topic))
                 case effects.DropTopic(name, at):
+                    operations += self._below(name, operations)
                     operations += [Delete(f"{TOPICS}/{name}", at), Delete(f"{DELETED}/{name}")]
         known = Known(write.epoch, write.sequence)
         if write.cluster_version == NO_EPOCH:
@@ -431,6 +432,12 @@ class Seat:
             self._step(events.WriteFailed(write.sequence, failure))
 
         self._zookeeper.multi(operations, written)
+
+    def _below(self, name: str, operations: list[Operation]) -> list[Operation]:
+        """What is left below a topic: whoever writes looks, for a znode with others below it cannot be deleted."""
+        going = {each.path for each in operations if isinstance(each, Delete)}
+        there = self._zookeeper.ensemble.committed.nodes
+        return [Delete(path) for path in there if path.startswith(f"{TOPICS}/{name}/") and path not in going]
 
     def _read_version(self, reign: int) -> None:
         def read(found: Any) -> None:

@@ -17,6 +17,14 @@ def test_a_cluster_in_fine_weather_loses_nothing_and_elects_once() -> None:
     assert result.census["start"] == 3
 
 
+def test_groups_in_fine_weather_settle_once_and_stay_as_they_are() -> None:
+    result = run_seed(1, Weather(fault_every_ms=10**9, lasts_ms=8_000, groups=2))
+    assert not result.violation
+    assert result.census["groups settled"] == 2
+    assert result.census["commits acked"] > 100
+    assert result.census["positions audited"] > 50
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_cluster_in_bad_weather(seed: int) -> None:
     result = run_seed(seed, weather_of(seed, unclean=False))
@@ -25,7 +33,7 @@ def test_a_cluster_in_bad_weather(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_clusters_in_bad_weather(seed: int) -> None:
-    result = run_seed(seed, weather_of(seed, unclean=False))
+    result = run_seed(seed, weather_of(seed, unclean=False, groups=False))
     assert not result.violation, f"{result.violation}\npython -m tests.sim.cluster --seed {seed} --trace FILE"
 
 
@@ -36,7 +44,8 @@ def test_a_run_is_the_same_twice() -> None:
 
 def test_a_run_does_not_depend_on_how_words_are_hashed() -> None:
     """A seed that fails in one process has to fail in the next."""
-    code = "from tests.sim.cluster.test_cluster_sim import *; print(run_seed(1002, Weather(lasts_ms=16_000)).digest)"
+    weather = "Weather(lasts_ms=10_000, groups=1)"
+    code = f"from tests.sim.cluster.test_cluster_sim import *; print(run_seed(1002, {weather}).digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}

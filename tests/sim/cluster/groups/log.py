@@ -1,0 +1,88 @@
+"""The group log of a simulated node: both halves of the units that it leads, over its simulated disk."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from muster.coordinator.cluster.facts import LEDGER, TopicPartition, halves
+from muster.coordinator.cluster.leader import ALL
+from muster.coordinator.cluster.replicas.ports import LogBroken
+from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
+from tests.sim.cluster.disk import Disk, SimLog
+
+
+class SimGroupLog:
+    """As `ShardGroupLog`. What a flush covers is what was there when it began (`mark`)."""
+
+    def __init__(
+        self,
+        disk: Callable[[], Disk],
+        replicas: Callable[[], Replicas],
+        written: Callable[[Sequence[TopicPartition]], None],
+        broken: Callable[[TopicPartition, str], None],
+    ) -> None:
+        self._disk = disk
+        self._replicas = replicas
+        self._written = written
+        self._broken = broken
+        self._marks: dict[TopicPartition, int] = {}
+
+    def draft(self) -> list[Entry]:
+        return []
+
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        place = unit(shard)
+        leader = self._replicas().leaders.get(place)
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
+        if leader is None or code is not ErrorCode.NONE:
+            no_room = code is ErrorCode.NOT_ENOUGH_REPLICAS
+            raise LogFailed(f"{place}: {code.meaning}", no_room=no_room)
+        try:
+            for half in reversed(halves(place)):  # the ledger first
+                if records := ledger if half.topic == LEDGER else groups:
+                    self._log(half).append(leader.epoch, [(key, value) for key, value, _ in records])
+        except LogBroken as error:
+            self._broken(place, str(error))
+            raise LogFailed(str(error)) from error
+        finally:
+            self._written(halves(place))
+
+    def mark(self, shards: Sequence[int]) -> None:
+        """A flush of these begins."""
+        logs = self._disk().logs
+        self._marks = {half: logs[half].end for shard in shards for half in halves(unit(shard)) if half in logs}
+
+    def flush(self, shards: Sequence[int]) -> None:
+        failed = []
+        for shard in shards:
+            try:
+                for half in halves(unit(shard)):
+                    if half in self._marks:
+                        self._log(half).flush(self._marks[half])
+            except LogBroken:
+                failed.append(shard)
+        if failed:
+            raise LogFailed("the disk says EIO", failed)
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        return self._read(unit(shard))
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+        return self._read(halves(unit(shard))[1])
+
+    def _log(self, half: TopicPartition) -> SimLog:
+        log = self._disk().logs.get(half)
+        if log is None:
+            raise LogBroken(f"{half} is not held here")
+        return log
+
+    def _read(self, half: TopicPartition) -> Iterator[KeyValue]:
+        """To the end, whatever is committed of it (G2)."""
+        try:
+            model = self._log(half).model
+        except LogBroken as error:
+            raise LogFailed(str(error)) from error
+        for offset, entry in enumerate(list(model.records), model.start):
+            key, value = entry.value  # type: ignore[misc]
+            yield KeyValue(key, value, offset)

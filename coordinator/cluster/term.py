@@ -80,10 +80,6 @@ class Term:
         """G5a, G5b: that node does not lead any more."""
         self._promise.let_go(node)
 
-    def opens_at(self) -> int:
-        """G5: the moment before which nothing may be answered, as far as is known now."""
-        return NEVER if self._kept else self._promise.answers_from(self._session_ms)
-
     def silent_ms(self, node: int, now_ms: int) -> int | None:
         """For how long nothing has been heard of a node that led before; None where nothing is known."""
         heard_ms = self._promise.heard_ms(node)

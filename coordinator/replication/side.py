@@ -6,7 +6,6 @@ this node does as a candidate for controller, and as one, is not here: it comes 
 
 import asyncio
 from collections.abc import Callable, Iterable
-from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -18,6 +17,8 @@ from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettin
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.clock import monotonic_ms as monotonic_ms
+from muster.coordinator.replication.clock import wall_ms as wall_ms
 from muster.coordinator.replication.copies.altering import Altering
 from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
@@ -84,14 +85,6 @@ class NoController:
 
     async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
         return ClusterState(ErrorCode.NOT_CONTROLLER)
-
-
-def monotonic_ms() -> int:
-    return monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 def replica_settings(settings: ClusterSettings) -> ReplicaSettings:

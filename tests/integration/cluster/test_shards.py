@@ -174,6 +174,35 @@ def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path)
     play(tmp_path, story)
 
 
+def test_a_member_of_the_consumer_protocol_keeps_its_epoch_and_its_partitions(tmp_path: Path) -> None:
+    """G7, KIP-848."""
+
+    async def story(sides: ShardSides) -> None:
+        old = await sides.coordinator()
+        await until_fetched(sides, old)
+        joined = await ask(
+            old,
+            events.ConsumerHeartbeat(old.driver.next_id(), "g", "m", 0, None, None, 30_000, ("t",), owned={}),
+            effects.ConsumerHeartbeatReply,
+        )
+        assert joined.code is NONE
+        share = joined.assignment
+        assert share
+        await sides.kill(old.node)
+        new = await sides.coordinator()
+        while True:
+            event = events.ConsumerHeartbeat(new.driver.next_id(), "g", "m", joined.member_epoch, owned=share)
+            reply = await ask(new, event, effects.ConsumerHeartbeatReply)
+            if reply.code not in AWAY:
+                break
+            sides.happened.clear()
+            await sides.happened.wait()
+        assert (reply.code, reply.member_epoch) == (NONE, joined.member_epoch)
+        assert reply.assignment in (None, share)
+
+    play(tmp_path, story)
+
+
 def test_with_too_few_in_sync_nothing_is_promised_and_members_stay(tmp_path: Path) -> None:
     """G3, G4, G6: 15 without a word into the log; when one is back, all is as it was."""
 

@@ -208,6 +208,7 @@ def test_both_halves_of_a_shard_are_led_and_copied_as_one(tmp_path: Path) -> Non
         assert await leader.produce(ledger, b"b") is ErrorCode.NONE
         await sides.kill(leader)
         new = await sides.leader(offsets)
+        await sides.until(lambda: all(new.log(half).high_watermark == 1 for half in (offsets, ledger)))
         assert (read(new.log(offsets)), read(new.log(ledger))) == ([b"a"], [b"b"])
         assert await new.produce(ledger, b"c") is ErrorCode.NONE
 

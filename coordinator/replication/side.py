@@ -48,6 +48,9 @@ AT_ONCE = 100
 """Units that a changed image is taken in for, before others have their turn: at 0.1 ms each. Fewer are done without any
 pause, their logs as well; for more those are made and written to in a thread."""
 
+LAST_WORDS_S = 1.0
+"""For the ledger of elections."""
+
 SOON_MS = 100
 """Where something is due already that could not be done."""
 
@@ -197,6 +200,7 @@ class ClusterSide:
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Let go of the other nodes; what was copied is flushed, and how far it is committed written down."""
+        await self.elections.sent(LAST_WORDS_S)
         await self._let_go()
         self._flushing.soon(self.replicas.unkept())
         await self._flushing.quiet()

@@ -7,6 +7,7 @@ Nothing waits for it: a cluster elects whether or not the ledger can be written.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -83,6 +84,8 @@ class Ledger:
         self._wall_ms = wall_ms
         self._waiting: deque[Noted] = deque()
         self._more = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._tasks = Tasks(failed)
 
     @property
@@ -91,6 +94,12 @@ class Ledger:
 
     def start(self) -> None:
         self._tasks.start(self._send())
+
+    async def sent(self, patience_s: float) -> None:
+        """Wait until nothing waits, or so long: whoever stops in order has just decided who leads what it led."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._idle.wait()
 
     def stop(self) -> None:
         """What waits is dropped."""
@@ -150,6 +159,7 @@ class Ledger:
             self._waiting.popleft()
             self.counted.dropped += 1
         self._waiting.append(record)
+        self._idle.clear()
         self._more.set()
 
     async def _send(self) -> None:
@@ -164,6 +174,7 @@ class Ledger:
                 sent = set(map(id, some))
                 while self._waiting and id(self._waiting[0]) in sent:
                     self._waiting.popleft()
+            self._idle.set()
             await self._more.wait()
 
     async def _sent(self, records: tuple[Noted, ...]) -> ErrorCode:

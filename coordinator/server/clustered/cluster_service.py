@@ -140,8 +140,9 @@ class ClusterService:
         places = [place_of(each) for each in request.partitions] or None
         under_way = sorted(self._admin.reassignments(places))
         standing = Standing.of(self._image, self._min_isr)
+        known = {each.place: each for each in standing.partitions}
         answer = pb.ListPartitionReassignmentsResponse()
-        answer.partitions.extend(standing.row(place, view) for place in under_way if (view := standing.of_place(place)))
+        answer.partitions.extend(standing.row(place, known[place]) for place in under_way if place in known)
         return answer
 
     async def drain_node(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:

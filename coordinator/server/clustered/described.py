@@ -73,9 +73,6 @@ class Standing:
         )
         return cls(image.controller, image.known, dict(image.nodes), partitions, drained, dict(applied or {}))
 
-    def of_place(self, place: TopicPartition) -> Partition | None:
-        return next((each for each in self.partitions if each.place == place), None)
-
     def lives(self, node_id: int) -> bool:
         node = self.nodes.get(node_id)
         return node is not None and node.status is not NodeStatus.GONE

@@ -132,6 +132,21 @@ def test_each_node_s_word_gets_to_the_leader_and_is_read_where_a_copy_is(tmp_pat
     asyncio.run(story())
 
 
+def test_who_stops_has_told_what_it_decided(tmp_path: Path) -> None:
+    """A controller that goes down in order has just decided who leads what it led."""
+
+    async def story() -> None:
+        async with Sides(tmp_path) as sides:
+            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((1, 2, 3)),)))
+            leader = await sides.leader(PLACE)
+            other = next(node for node in sides if node is not leader)
+            other.side.elections.note(note())
+            await sides.stop(other)
+            assert leader.log(PLACE).end_offset == 1
+
+    asyncio.run(story())
+
+
 def test_what_was_told_while_nobody_led_the_ledger_is_sent_once_somebody_does(tmp_path: Path) -> None:
     async def story() -> None:
         async with Sides(tmp_path) as sides:

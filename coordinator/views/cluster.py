@@ -110,8 +110,34 @@ def election_row(one: pb.Election) -> dict[str, Any]:
         "isr": list(one.isr),
         "elr": list(one.elr),
         "lost": sum(each.records for each in one.lost) if one.lost else None,
+    }
+
+
+def election_document(one: pb.Election) -> dict[str, Any]:
+    """For programs: figures as they are, and each log that was cut."""
+    lost = [
+        {
+            "node": each.node_id,
+            "from": each.from_offset,
+            "to": each.to_offset,
+            "records": each.records,
+            "epochs": list(each.epochs),
+        }
+        for each in one.lost
+    ]
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "epoch": one.leader_epoch,
+        "from": one.from_node_id,
+        "to": one.to_node_id,
+        "clean": one.clean,
+        "cause": one.cause,
+        "isr": list(one.isr),
+        "elr": list(one.elr),
         "decided_ms": one.decided_ms,
         "took_ms": one.took_ms,
+        "lost": lost,
     }
 
 

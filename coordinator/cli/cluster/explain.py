@@ -6,7 +6,7 @@ import click
 
 from muster.coordinator.cli.cluster.asking import cluster_at
 from muster.coordinator.cli.common.options import COUNT, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, show, show_document
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
@@ -42,10 +42,13 @@ def explain(bootstrap: str, overrides: dict[str, str], style: str, limit: int, t
     may lack what it had not flushed; unclean, records may be lost; offline, nobody could lead. LOST: records that were
     cut off afterwards. A shard of groups goes by the name of its first half, __consumer_offsets-N.
     """
-    from muster.coordinator.views.cluster import election_row, lost_lines
+    from muster.coordinator.views.cluster import election_document, election_row, lost_lines
 
     with cluster_at(bootstrap, overrides) as admin:
         found = elections(admin, limit, topic)
+    if style in ("json", "yaml"):
+        show_document([election_document(one) for one in found], style)
+        return
     show([election_row(one) for one in found], COLUMNS, style)
     for line in lost_lines(found):
         notice(line)

@@ -47,7 +47,8 @@ def spread(
     """Spread replicas over all nodes: after a node came, before one goes, or where one node had everything.
 
     As little moves as that takes, and replicas of a partition go to as many racks as there are. Internal topics are
-    spread too. `muster cluster reassign` shows how far it is.
+    spread too. `muster cluster reassign` shows how far it is. First replicas lead with the next look at the balance
+    (leader.imbalance.check.interval.seconds), or by `muster cluster elect --all`.
     """
     with cluster_at(bootstrap, overrides) as admin:
         answer = admin.describe_cluster("all", topics)

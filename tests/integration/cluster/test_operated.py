@@ -45,6 +45,9 @@ def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
 
         rows = told(cluster, "cluster", "partitions", "--topic", "orders")
         assert [len(row["isr"]) for row in rows] == [2] * 6
+        described = told(cluster, "topics", "describe", "orders")["partitions"]
+        copied = [{name: row[name] for name in ("leader", "replicas", "isr", "elr", "offline")} for row in described]
+        assert copied == [{name: row[name] for name in copied[0]} for row in rows]
         nodes = told(cluster, "cluster", "nodes")
         assert [(row["state"], row["leads"] > 0) for row in nodes] == [("live", True)] * 3
 

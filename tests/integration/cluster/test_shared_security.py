@@ -1,19 +1,29 @@
 """Who may do what, of three nodes and one without a copy: changed on any of them, in force on all."""
 
 import asyncio
+import random
 from pathlib import Path
 
 import pytest
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.copies.logs import look_through
+from muster.coordinator.replication.secured import mending
+from muster.coordinator.replication.secured.following import BEFORE_ALL
+from muster.coordinator.replication.secured.leading import PLACE
 from muster.coordinator.security.acl.filters import AclFilter
 from muster.coordinator.security.acl.model import PatternType, ResourceType
+from muster.coordinator.security.facts import AclKey, Change
 from muster.coordinator.security.login.scram import NUMBERS
 from muster.coordinator.server.clustered import shared_store
-from muster.coordinator.server.security.accounts import Salted
-from muster.coordinator.server.security.store import Unavailable
+from muster.coordinator.server.clustered.pending import pending, pending_store
+from muster.coordinator.server.clustered.shared_store import BEGUN
+from muster.coordinator.server.security.accounts import Accounts, Salted
+from muster.coordinator.server.security.store import SecurityStore, Unavailable
+from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
 from tests.support.secured_sides import SecuredSides, acl
+from tests.support.sides import CLUSTER
 
 pytestmark = pytest.mark.integration
 
@@ -106,5 +116,128 @@ def test_while_nobody_leads_rights_stand_and_changes_are_refused_for_now(
             assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
             assert nodes[4].names == {"orders"}
             assert not nodes[4].failures
+
+    run(story)
+
+
+def test_what_a_node_had_for_itself_is_its_cluster_s_once(tmp_path: Path, run: Run) -> None:
+    """A single node that becomes one of many: its denials are not lost, nor come again when they were taken back."""
+    for node in (2, 3):
+        alone = Broker(tmp_path / str(node), node_id=node, cluster_id=CLUSTER)
+        store = SecurityStore(alone)
+        store.load()
+        asyncio.run(store.write([Change(AclKey(acl(str(node))), acl(str(node)))]))
+        alone.close()
+
+    async def story() -> None:
+        async with SecuredSides(tmp_path) as nodes:
+            await nodes.known()
+            await nodes.sides.until(lambda: BEGUN in nodes[1].store.state.secrets)
+            assert nodes[1].names in ({"2"}, {"3"}, {"2", "3"})
+            (name, *_) = nodes[1].names
+            await nodes[1].acls.delete([of("2"), of("3")])
+            await nodes.all_have()
+            await nodes.kill(int(name))
+            again = await nodes.start(int(name))
+            await again.knowing
+            await nodes[1].acls.create([acl("more")])
+            await nodes.all_have("more")
+
+    run(story)
+
+
+def test_users_that_wait_in_a_directory_are_known_to_all_once_its_node_is_started(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        with pending_store(tmp_path / "2") as waiting:
+            waiting.load()
+            await Accounts(waiting).alter_users([("admin", "correct horse", 0)], [])
+        async with SecuredSides(tmp_path, 4) as nodes:
+            await nodes.known()
+            await nodes.sides.until(lambda: all("admin" in each.store.state.users for each in nodes.secured.values()))
+            assert not pending(tmp_path / "2")
+
+    run(story)
+
+
+def broken(path: Path) -> None:
+    """One bit of what is durable is another."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("while_it_runs", [False, True], ids=["while it was stopped", "under the leader"])
+def test_a_copy_with_a_flipped_bit_is_used_by_nobody_and_made_anew(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, while_it_runs: bool
+) -> None:
+    monkeypatch.setattr(mending, "AFTER_MS", 0)
+
+    async def story() -> None:
+        async with SecuredSides(tmp_path, 4) as nodes:
+            await nodes.known()
+            for number in range(8):
+                await nodes[4].acls.create([acl(str(number))])
+            hurt = await nodes.leader()
+            path = tmp_path / str(hurt) / "__security-0" / f"{0:020}.log"
+            if while_it_runs:
+                broken(path)
+                nodes[4].following._offset = BEFORE_ALL  # It reads all of it again, from its beginning.
+            else:
+                await nodes.kill(hurt)
+                broken(path)
+                assert (await nodes.start(hurt)).node.id == hurt
+            await nodes.sides.until(lambda: any(n.id != hurt and n.leads(PLACE) for n in nodes.sides.up))
+            await nodes[4].acls.create([acl("more")])
+            await nodes.all_have(*map(str, range(8)), "more")
+            replicas = nodes[hurt].node.side.replicas
+
+            def whole() -> bool:
+                copy = nodes[hurt].node.broker.private_log(*PLACE)
+                leads = nodes[hurt].node.leads(PLACE)
+                return PLACE not in replicas.offline and copy is not None and (leads or copy.end_offset >= 9)
+
+            await nodes.sides.until(whole)
+            look_through(nodes[hurt].node.broker.held_log(*PLACE))
+
+    run(story)
+
+
+def test_changes_at_all_nodes_while_nodes_are_killed(tmp_path: Path, run: Run) -> None:
+    """What was acknowledged holds on all, and all are of one mind."""
+    draw = random.Random(7)
+
+    async def story() -> None:
+        async with SecuredSides(tmp_path, 4) as nodes:
+            await nodes.known()
+            sure: dict[str, bool] = {}
+            """Of each name, what was acknowledged last; nothing while it is not known."""
+
+            async def change(number: int, name: str) -> None:
+                there = draw.random() < 0.6
+                sure.pop(name, None)
+                acls = nodes[number].acls
+                try:
+                    await (acls.create([acl(name)]) if there else acls.delete([of(name)]))
+                except Unavailable:
+                    return
+                sure[name] = there
+
+            for step in range(40):
+                names = draw.sample([str(each) for each in range(9)], 4)
+                victim = draw.choice([1, 2, 3]) if step % 10 == 5 else 0
+                up = [each for each in nodes.secured if each != victim]
+                changes = [asyncio.create_task(change(draw.choice(up), name)) for name in names]
+                if victim:
+                    await nodes.kill(victim)
+                await asyncio.gather(*changes)
+                if victim:
+                    await (await nodes.start(victim)).knowing
+            await nodes[4].acls.create([acl("last")])
+            await nodes.sides.until(
+                lambda: all("last" in each.names and each.names == nodes[4].names for each in nodes.secured.values())
+            )
+            for name, there in sure.items():
+                assert (name in nodes[4].names) is there, name
+            assert len(sure) > 3
 
     run(story)

@@ -1,0 +1,199 @@
+"""Who may do what, of a cluster, as one node changes it: what is written when, and what is told of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.words import SecurityChange, SecurityWritten
+from muster.coordinator.security.facts import Change, SecretKey
+from muster.coordinator.security.records import decode
+from muster.coordinator.server.clustered import shared_store
+from muster.coordinator.server.clustered.shared_store import BEGUN, SharedStore
+from muster.coordinator.server.security.store import NotInTime, Overtaken, Unavailable, code_of
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+
+MINE = [Change(SecretKey("a"), b"mine")]
+THEIRS = [Change(SecretKey("a"), b"theirs")]
+OTHER = [Change(SecretKey("b"), b"theirs")]
+
+Answer = SecurityWritten | Exception | Callable[[], SecurityWritten]
+
+
+class Leader:
+    """Answers each write as a test has it; what it is told of is in force once `brought`."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.written: list[list[Change]] = []
+        self.reached: asyncio.Event | None = None
+        self.why = ""
+
+    async def run(self, book: SharedStore) -> None:
+        book.begin()
+        book.complete()
+        await asyncio.Event().wait()
+
+    async def latest(self) -> None: ...
+
+    async def reaches(self, end: int) -> None:
+        if self.reached is not None:
+            await self.reached.wait()
+
+    async def write(self, changes: Sequence[SecurityChange]) -> SecurityWritten:
+        self.written.append([decode(each.key, each.value) for each in changes])
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer() if callable(answer) else answer
+
+    def close(self) -> None: ...
+
+
+def refused(code: ErrorCode) -> SecurityWritten:
+    return SecurityWritten(code, 1)
+
+
+DONE = SecurityWritten(ErrorCode.NONE, 1)
+
+
+def play(tmp_path: Path, leader: Leader, story: Callable[[SharedStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        broker = Broker(tmp_path / "data")
+        store = SharedStore(broker)
+        store.load()
+        await store.know(leader, lambda why: None, there=True)  # type: ignore[arg-type]
+        try:
+            await story(store)
+        finally:
+            store.stop()
+            broker.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_store, "RETRY_S", 0)
+
+
+def test_it_is_told_as_done_once_it_is_in_force_on_this_node(tmp_path: Path) -> None:
+    async def story(store: SharedStore) -> None:
+        leader.reached = asyncio.Event()
+        writing = asyncio.create_task(store.write(MINE))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert leader.written == [MINE]
+        assert not writing.done()
+        leader.reached.set()
+        await writing
+
+    leader = Leader(DONE)
+    play(tmp_path, leader, story)
+
+
+def test_what_came_in_between_and_is_about_others_is_no_hindrance(tmp_path: Path) -> None:
+    async def story(store: SharedStore) -> None:
+        await store.write(MINE)
+        assert leader.written == [MINE, MINE]
+        assert store.state.secrets["b"] == b"theirs"
+
+    def between() -> SecurityWritten:
+        stores[0].take(OTHER)
+        return refused(ErrorCode.INVALID_UPDATE_VERSION)
+
+    stores: list[SharedStore] = []
+    leader = Leader(between, DONE)
+    play(tmp_path, leader, lambda store: stores.append(store) or story(store))  # type: ignore[func-returns-value]
+
+
+def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
+    seen: list[bytes | None] = []
+
+    async def story(store: SharedStore) -> None:
+        def between() -> SecurityWritten:
+            store.take(THEIRS)
+            return refused(ErrorCode.INVALID_UPDATE_VERSION)
+
+        async def change() -> None:
+            seen.append(store.state.secrets.get("a"))
+            await store.write(MINE)
+
+        leader.answers = [between, DONE]
+        await store.settled(change)
+        assert seen == [None, b"theirs"]
+        store.take(OTHER)
+        leader.answers = [lambda: store.take(THEIRS) or refused(ErrorCode.INVALID_UPDATE_VERSION)]
+        store.take(MINE)
+        with pytest.raises(Overtaken):
+            await store.write([Change(SecretKey("a"), None)])
+
+    leader = Leader()
+    play(tmp_path, leader, story)
+
+
+def test_an_answer_that_was_lost_is_no_second_write(tmp_path: Path) -> None:
+    async def story(store: SharedStore) -> None:
+        def lost() -> SecurityWritten:
+            store.take(MINE)
+            raise Broken("the connection broke")
+
+        leader.answers = [lost]
+        await store.write(MINE)
+        assert leader.written == [MINE]
+
+    leader = Leader()
+    play(tmp_path, leader, story)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "code"),
+    [
+        (refused(ErrorCode.LEADER_NOT_AVAILABLE), Unavailable, 15),
+        (refused(ErrorCode.NOT_ENOUGH_REPLICAS), Unavailable, 15),
+        (refused(ErrorCode.REQUEST_TIMED_OUT), NotInTime, 7),
+        (Broken("it broke"), NotInTime, 7),
+    ],
+)
+def test_what_is_not_done_in_time_says_whether_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[Unavailable], code: int
+) -> None:
+    monkeypatch.setattr(shared_store, "DEADLINE_S", 0.02)
+
+    async def story(store: SharedStore) -> None:
+        leader.answers = [answer] * 100_000
+        with pytest.raises(Unavailable) as told:
+            await store.write(MINE)
+        assert (type(told.value), code_of(told.value)) == (kind, code)
+        assert ErrorCode(code).retriable
+
+    leader = Leader()
+    play(tmp_path, leader, story)
+
+
+def test_what_the_leader_cannot_take_is_no_matter_of_time(tmp_path: Path) -> None:
+    async def story(store: SharedStore) -> None:
+        with pytest.raises(StorageError, match="INVALID_REQUEST") as told:
+            await store.write(MINE)
+        assert code_of(told.value) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+    play(tmp_path, Leader(refused(ErrorCode.INVALID_REQUEST)), story)
+
+
+def test_the_first_change_that_is_somebody_s_says_that_there_was_one(tmp_path: Path) -> None:
+    from tests.support.secured_sides import acl
+
+    async def story(store: SharedStore) -> None:
+        from muster.coordinator.security.facts import AclKey
+
+        await store.write(MINE)
+        await store.write([Change(AclKey(acl("a")), acl("a"))])
+        assert [len(each) for each in leader.written] == [1, 2]
+        assert leader.written[1][1] == Change(SecretKey(BEGUN), b"1")
+
+    leader = Leader(DONE, DONE)
+    play(tmp_path, leader, story)

@@ -1,0 +1,180 @@
+"""A node's part in `__security`: what it takes in, when it reads anew, and what it says before it writes."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from muster.coordinator.cluster.facts import NO_EPOCH, SECURITY
+from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.secured import following as module
+from muster.coordinator.replication.secured.following import ANEW_AFTER_S, Following
+from muster.coordinator.replication.wire.words import (
+    SecurityAsked,
+    SecurityChange,
+    SecurityChanged,
+    SecurityRead,
+    SecurityWritten,
+)
+from muster.coordinator.security.facts import Change, SecretKey
+from muster.coordinator.security.records import Unreadable, encode
+from muster.coordinator.security.state import SecurityState, between
+from muster.storage.records.batch import encode_batch
+
+ME = 1
+
+
+def image() -> Image:
+    found = Image()
+    topic = TopicView(b"s" * 16, SECURITY, {}, {0: PartitionView(ME, 0, 0, (ME,), (), (ME,))})
+    found.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(topic,)))
+    return found
+
+
+class Page:
+    """A `Book` that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+    def take(self, changes: Sequence[Change]) -> None:
+        self.told += [str(change.key[0]) for change in changes]
+
+    def complete(self) -> None:
+        self.told.append("complete")
+
+
+class Told:
+    """A leader that answers as a test has it, one question after the other, and then is silent."""
+
+    def __init__(self, *reads: SecurityRead) -> None:
+        self.reads = list(reads)
+        self.asked: list[SecurityAsked] = []
+        self.done = asyncio.Event()
+
+    async def read(self, asked: SecurityAsked) -> SecurityRead:
+        self.asked.append(asked)
+        if not self.reads:
+            self.done.set()
+            await asyncio.Event().wait()
+        return self.reads.pop(0)
+
+    async def write(self, changed: SecurityChanged) -> SecurityWritten:
+        return SecurityWritten(ErrorCode.NONE, changed.base + len(changed.changes))
+
+
+class NoLinks:
+    def close(self) -> None: ...
+
+
+def records(at: int, *names: str, epoch: int = 0, value: bytes | None = None) -> bytes:
+    rows = []
+    for name in names:
+        key, made = encode(Change(SecretKey(name), b"x"))
+        rows.append((0, key, value or made, ()))
+    return bytes(encode_batch(rows, base_offset=at, leader_epoch=epoch))
+
+
+def anew(start: int, high: int) -> SecurityRead:
+    return SecurityRead(ErrorCode.NONE, start, high, high, anew=True)
+
+
+def read(high: int, data: bytes = b"") -> SecurityRead:
+    return SecurityRead(ErrorCode.NONE, 0, high, high, records=data)
+
+
+def follow(leader: Told, then: Callable[[Following], None] = lambda one: None, clock: Sequence[float] = ()) -> Page:
+    page, seconds = Page(), list(clock)
+    one = Following(
+        ME,
+        image(),
+        leader,
+        NoLinks,
+        lambda: seconds.pop(0) if seconds else 0.0,  # type: ignore[arg-type]
+    )
+
+    async def story() -> None:
+        leader.done = asyncio.Event()
+        running = asyncio.create_task(one.run(page))
+        waiting = asyncio.create_task(leader.done.wait())
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        then(one)
+        running.cancel()
+
+    asyncio.run(story())
+    return page
+
+
+def test_all_that_is_committed_comes_into_force_at_once_and_the_rest_as_it_comes() -> None:
+    leader = Told(
+        anew(0, 3), read(3, records(0, "a", "b")), read(3, records(2, "c")), read(4, records(3, "d", epoch=2))
+    )
+    assert follow(leader).told == ["begin", "a", "b", "c", "complete", "d"]
+    assert [(each.offset, each.last_epoch) for each in leader.asked] == [(-1, -1), (0, -1), (2, 0), (3, 0), (4, 2)]
+
+
+def test_what_is_empty_is_known_at_once() -> None:
+    assert follow(Told(anew(5, 5))).told == ["begin", "complete"]
+
+
+def test_a_batch_that_begins_before_what_is_asked_for_is_taken_from_there() -> None:
+    leader = Told(anew(1, 3), read(3, records(0, "a", "b", "c")))
+    assert follow(leader).told == ["begin", "b", "c", "complete"]
+
+
+def test_where_an_election_cut_what_was_read_all_is_read_anew() -> None:
+    leader = Told(anew(0, 2), read(2, records(0, "a", "b")), anew(0, 1), read(1, records(0, "a", epoch=1)))
+    assert follow(leader).told == ["begin", "a", "b", "complete", "begin", "a", "complete"]
+    assert leader.asked[3] == SecurityAsked(0, NO_EPOCH, leader.asked[3].max_wait_ms)
+
+
+def test_who_has_heard_nothing_for_long_reads_all_anew() -> None:
+    """What was taken away meanwhile, and cleaned out of the log, would stand for ever."""
+    leader = Told(anew(0, 1), read(1, records(0, "a")), read(1), anew(0, 1))
+    late = ANEW_AFTER_S + 5
+    follow(leader, clock=[0, 0, 0, 0, 0, 0, 0, late, late, late])
+    assert [each.offset for each in leader.asked] == [-1, 0, 1, -1, 0]
+
+
+def test_what_cannot_be_read_ends_it_and_what_came_damaged_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0)
+    with pytest.raises(Unreadable, match="version 9"):
+        follow(Told(anew(0, 1), read(1, records(0, "a", value=b'{"version":9}'))))
+    damaged = bytearray(records(0, "a"))
+    damaged[-1] ^= 1
+    leader = Told(anew(0, 1), read(1, bytes(damaged)), SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    leader.reads.append(read(1, records(0, "a")))
+    assert follow(leader).told == ["begin", "a", "complete"]
+
+
+def test_nothing_is_written_while_it_is_not_known_what_is_there() -> None:
+    found: list[SecurityWritten] = []
+    change = [SecurityChange(b"k", None)]
+
+    def then(one: Following) -> None:
+        writing = one.write(change)
+        try:
+            writing.send(None)
+        except StopIteration as done:
+            found.append(done.value)
+
+    follow(Told(anew(0, 2), read(2, records(0, "a"))), then)
+    follow(Told(anew(0, 1), read(1, records(0, "a"))), then)
+    assert found == [SecurityWritten(ErrorCode.LEADER_NOT_AVAILABLE), SecurityWritten(ErrorCode.NONE, 2)]
+
+
+def test_what_makes_one_state_of_another() -> None:
+    one, other = SecurityState(), SecurityState()
+    one.apply([Change(SecretKey(name), b"1") for name in "ab"])
+    other.apply([Change(SecretKey("b"), b"2"), Change(SecretKey("c"), b"1")])
+    changes = between(one, other)
+    assert changes == [Change(SecretKey("a"), None), Change(SecretKey("b"), b"2"), Change(SecretKey("c"), b"1")]
+    assert between(one, other, only_come=True) == changes[1:]
+    one.apply(changes)
+    assert not between(one, other)

@@ -112,7 +112,7 @@ class ScriptedNode:
         if server is not None:
             await server.stop(None)
 
-    async def answer(self, name: str, request: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def answer(self, name: str, request: Any, context: grpc.aio.ServicerContext | None) -> Any:
         cluster = self._cluster
         cluster.said.append(Said(self.node_id, name, request))
         await self.awake.wait()
@@ -122,7 +122,7 @@ class ScriptedNode:
 
         scripts = self.scripts.get(name)
         answer = await (scripts.pop(0)(request, truth) if scripts else truth())
-        if answer is BROKEN:
+        if answer is BROKEN and context is not None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         return answer
 
@@ -131,11 +131,38 @@ BROKEN: Final = object()
 """What a script answers for a connection that breaks before the answer."""
 
 
+async def session(node: ScriptedNode, requests: AsyncIterator[Any]) -> AsyncIterator[group_pb.SessionResponse]:
+    """A member's stream: it is welcome, and its heartbeats are answered like calls."""
+    hello, number = group_pb.SessionHello(), 0
+    async for request in requests:
+        number += 1
+        answer = group_pb.SessionResponse(sequence_number=number, request_number=request.request_number)
+        if request.HasField("hello"):
+            hello = request.hello
+            answer.welcome.heartbeat_interval_ms = 60_000
+        else:
+            beat = request.consumer_group_heartbeat
+            beat.group_id, beat.member_id = hello.group_id, hello.member_id
+            answer.consumer_group_heartbeat.CopyFrom(await node.answer("ConsumerGroupHeartbeat", beat, None))
+        yield answer
+
+
 class _Handlers(grpc.GenericRpcHandler):
     def __init__(self, node: ScriptedNode) -> None:
         self._node = node
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        if details.method == methods.SESSION.path:
+
+            async def converse(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+                async for answer in session(self._node, requests):
+                    yield answer
+
+            return grpc.stream_stream_rpc_method_handler(
+                converse,
+                request_deserializer=methods.SESSION.request.FromString,
+                response_serializer=lambda answer: answer.SerializeToString(),
+            )
         for method in SERVED:
             if method.path == details.method:
 
@@ -161,6 +188,8 @@ class ScriptedCluster:
         self.epochs: dict[str, int] = {}
         """Member epochs of KIP-848 members."""
         self.joins: Counter[str] = Counter()
+        self.interval_ms = 20
+        """Between heartbeats, as coordinators tell it."""
         self.said: list[Said] = []
         self.refusal = NOT_LEADER
         """What who does not lead says."""
@@ -452,7 +481,7 @@ class ScriptedCluster:
         answer = group_pb.ConsumerGroupHeartbeatResponse(error_code=code, member_id=request.member_id)
         if code:
             return answer
-        answer.heartbeat_interval_ms = 20
+        answer.heartbeat_interval_ms = self.interval_ms
         if request.member_epoch == 0:
             self.joins[request.member_id] += 1
             self.epochs[request.member_id] = self.epochs.get(request.member_id, 0) + 1

@@ -9,12 +9,11 @@ from muster.coordinator.client.calls.describing import described, listing
 from muster.coordinator.client.calls.transport import Patience, Transport
 from muster.coordinator.client.described import GroupDescription, GroupListing
 from muster.coordinator.client.errors import Unreachable
-from muster.coordinator.client.membership.group_calls import NOT_AVAILABLE, NOT_COORDINATOR, GroupCalls, check
+from muster.coordinator.client.membership.group_calls import ELSEWHERE, GroupCalls, check
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 DESCRIBED_AT_ONCE: Final = 100
 """Groups in one DescribeGroups: their answer has to fit into a message."""
-ELSEWHERE: Final = frozenset({NOT_AVAILABLE, NOT_COORDINATOR})
 
 
 async def list_groups(transport: Transport, request: pb.ListGroupsRequest) -> Iterable[GroupListing]:

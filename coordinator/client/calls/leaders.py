@@ -98,6 +98,7 @@ class Leaders:
         self._doubted: set[TopicPartition] = set()
         self._wanted: set[str] = set()
         self._curious = False
+        self._leaderless = False
         self._listeners: list[Callable[[], None]] = []
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
         self._looked_ms: int | None = None
@@ -161,9 +162,12 @@ class Leaders:
         """Take in what a node says of its cluster; of a leader epoch that is over nothing is taken."""
         if not answer.HasField("controller_id"):
             return
+        moved = not self.shared
         self.shared = self.in_cluster = True
         if answer.brokers:
-            self._nodes = {node.node_id: address_of(node.host, node.port) for node in answer.brokers}
+            nodes = {node.node_id: address_of(node.host, node.port) for node in answer.brokers}
+            moved |= nodes != self._nodes
+            self._nodes = nodes
             self._transport.know(self.nodes)
         for topic in answer.topics:
             if topic.error_code == UNKNOWN_TOPIC:
@@ -175,13 +179,16 @@ class Leaders:
             if known is None or known.topic_id != topic.topic_id:
                 known = self._topics[topic.name] = _Topic(topic.topic_id)
             for partition in topic.partitions:
-                if partition.leader_epoch >= known.leaders.get(partition.partition_index, NOBODY).epoch:
-                    known.leaders[partition.partition_index] = Leader(partition.leader_id, partition.leader_epoch)
+                before = known.leaders.get(partition.partition_index, NOBODY)
+                after = Leader(partition.leader_id, partition.leader_epoch)
+                if after.epoch >= before.epoch and after != before:
+                    known.leaders[partition.partition_index] = after
+                    moved = True
         while len(self._topics) > MAX_TOPICS:
             del self._topics[next(iter(self._topics))]
         while len(self._missing) > MAX_TOPICS:
             self._missing.pop()
-        self._tell()
+        self._tell(moved=moved)
 
     # Doubt
 
@@ -192,14 +199,16 @@ class Leaders:
                 topic = self._topics.setdefault(tp[0], _Topic(b""))
                 topic.leaders[tp[1]] = Leader(instead.leader_id, instead.leader_epoch)
                 self._doubted.discard(tp)
-                self._tell()
+                self._tell(moved=True)
             else:
                 self._doubted.add(TopicPartition(*tp))
         self._look()
 
     def look(self, places: Iterable[TopicPartition]) -> None:
         """Ask anew who leads these, and go on with what is known meanwhile."""
-        self._wanted.update(tp[0] for tp in places)
+        for tp in places:
+            self._wanted.add(tp[0])
+            self._leaderless |= self.route(tp) is None
         self._look()
 
     def hear(self, *, in_cluster: bool) -> None:
@@ -226,7 +235,7 @@ class Leaders:
             await self.news()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Called whenever something was heard of leaders."""
+        """Called whenever what is known of leaders has changed, and when it was looked for one that was not known."""
         self._listeners.append(listener)
 
     async def close(self) -> None:
@@ -242,11 +251,13 @@ class Leaders:
         while self._doubted or self._wanted or self._curious:
             await self._wait_for_turn()
             doubted, wanted = set(self._doubted), set(self._wanted)
+            waiting, self._leaderless = bool(doubted) or self._leaderless, False
             request = pb.MetadataRequest(topics=sorted(wanted | {tp.topic for tp in doubted}))
             try:
                 await self._transport.call(METADATA, request, doing="looking up leaders", timeout_ms=self.look_ms)
             except Unreachable as error:
                 self._transport.announce(error)
+                self._leaderless |= waiting
                 continue
             except ClientError:
                 pass  # Whoever asks for the records themselves hears the same.
@@ -254,7 +265,7 @@ class Leaders:
             self._wanted -= wanted
             # Those that have no leader still are asked for again by whoever wants them.
             self._doubted -= doubted
-            self._tell()
+            self._tell(moved=waiting)
 
     async def _wait_for_turn(self) -> None:
         """At once after a quiet time; otherwise 100 ms after the last look, doubled to a second."""
@@ -281,10 +292,10 @@ class Leaders:
         """How long to wait for what any node can say; None, as long as for anything, where there is one node."""
         return min(LOOK_MS, self._transport.config.request_timeout_ms) if self.shared else None
 
-    def _tell(self) -> None:
+    def _tell(self, *, moved: bool) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
-        for listener in self._listeners:
+        for listener in self._listeners if moved else ():
             listener()
 
     # Calls

@@ -23,6 +23,7 @@ Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
+ELSEWHERE = frozenset({NOT_AVAILABLE, NOT_COORDINATOR})
 NO_OFFSET = -1
 REMEMBERED_REBALANCES = 50
 LEAVE_PATIENCE_MS = 5_000
@@ -137,14 +138,20 @@ class GroupCalls:
                     raise
 
     async def say_goodbye(self, method: Method[Any, Any], request: Any) -> None:
-        """Tell the coordinator, once and not for long, that a member leaves."""
+        """Tell the coordinator, not for long, that a member leaves: once, or in a cluster a second time if it moved."""
         doing, patience_ms = f"leaving group {self.group_id!r}", LEAVE_PATIENCE_MS
-        try:
-            address = await self.coordinator()
-            await self._transport.call(method, request, doing=doing, address=address, timeout_ms=patience_ms)
-        except ClientError as error:
-            # The group notices when the session ends; there is nothing better to do here.
-            log.warning("%s", error)
+        for _ in range(2 if self._transport.leaders.shared else 1):
+            try:
+                address = await self.coordinator()
+                answer = await self._transport.call(
+                    method, request, doing=doing, address=address, timeout_ms=patience_ms
+                )
+                if answer.error_code not in ELSEWHERE:
+                    return
+            except ClientError as error:
+                # The group notices when the session ends; there is nothing better to do here.
+                log.warning("%s", error)
+            self.forget_coordinator()
 
     async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""

@@ -82,13 +82,20 @@ class Pushed:
         """By the open stream. Raises Unreachable when it breaks."""
         if isinstance(action, act.SendConsumerHeartbeat):
             request = pb.SessionRequest(consumer_group_heartbeat=self._consumer.request(action))
-            answer = await self._session.ask(request, self._timeout_ms)
+            answer = await self._session.ask(request, self._patience_ms)
             return self._consumer.answered(action.token, answer.consumer_group_heartbeat)
-        answer = await self._session.ask(pb.SessionRequest(heartbeat=self._alive(action.generation)), self._timeout_ms)
+        request = pb.SessionRequest(heartbeat=self._alive(action.generation))
+        answer = await self._session.ask(request, self._patience_ms)
         said = answer.heartbeat
         return ev.HeartbeatAnswered(
             action.token, code_of(said.error_code), said.error_message, cause_of(said.cause), said.cause_detail
         )
+
+    @property
+    def _patience_ms(self) -> int:
+        settings = self._settings
+        by_call_ms = self._leaders.heartbeat_ms(settings.session_timeout_ms, settings.heartbeat_interval_ms)
+        return min(self._timeout_ms, by_call_ms)
 
     async def close(self) -> None:
         if self._saying is not None:

@@ -1,6 +1,7 @@
 """Members and operators of a cluster whose coordinators move (K3, K4), against nodes that do as the test says."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from muster.coordinator.client.aio import Admin, Consumer
 from muster.coordinator.client.calls import leaders as leading
 from muster.coordinator.client.errors import GroupNotFound, UnknownTopic
+from muster.coordinator.client.membership import driver
+from muster.coordinator.client.membership.driver import member_settings
 from tests.support.scripted_cluster import BROKEN, ScriptedCluster
 from tests.unit.client.cluster.test_following_leaders import batch, consumer, play, producer, quick, read, send, until
 
@@ -66,6 +69,49 @@ def test_a_member_follows_its_coordinator_without_joining_again(how: str, monkey
             assert (lost, dict(cluster.joins)) == ([], {was.member_id: 1})
             assert cluster.committed[("g", "t", 0)][0] >= 2
             cluster.nodes[3].awake.set()
+
+    play(story)
+
+
+def test_a_stream_that_breaks_has_the_coordinator_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K3: heartbeats are a minute apart here; a member that waited for the next one would be long without a session."""
+    told = member_settings
+    monkeypatch.setattr(driver, "member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000))
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2)
+        cluster.coordinators["g"], cluster.interval_ms = 3, 60_000
+        async with member(cluster, group_membership="push") as reader:
+            await reader.subscribe(["t"])
+            cluster.append("t", 0, batch(b"a"))
+            assert await read(reader, 1) == [b"a"]
+            was = reader.consumer_group_metadata()
+            await until(lambda: reader._core.driver._pushed.is_open)
+            await cluster.nodes[3].die()
+            cluster.coordinators["g"] = 1
+            await until(lambda: beats(cluster, 1) > 0)
+            assert reader.consumer_group_metadata() == was
+            assert sum(cluster.joins.values()) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_who_leaves_says_so_to_the_coordinator_of_that_moment(dead: bool) -> None:
+    """A goodbye that reached nobody would leave the group to wait for a session to end."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2)
+        cluster.coordinators["g"], cluster.interval_ms = 3, 60_000
+        reader = member(cluster)
+        await reader.subscribe(["t"])
+        cluster.append("t", 0, batch(b"a"))
+        assert await read(reader, 1) == [b"a"]
+        cluster.coordinators["g"] = 1
+        if dead:
+            await cluster.nodes[3].die()
+        await reader.close()
+        assert [said.request.member_epoch for said in cluster.calls("ConsumerGroupHeartbeat", 1)] == [-1]
 
     play(story)
 

@@ -394,3 +394,21 @@ def test_a_node_that_is_gone_for_long_keeps_no_channel() -> None:
                 pass
 
     play(story)
+
+
+def test_a_consumer_waits_for_a_partition_that_nobody_leads() -> None:
+    """K3: it goes on asking, a little later each time, and the others are read meanwhile."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2, -1)
+        async with consumer(cluster) as reader:
+            await reader.assign([("t", 0), ("t", 1)])
+            await reader.seek(("t", 1), 0)
+            looking = asyncio.ensure_future(read(reader, 2))
+            await until(lambda: len(cluster.calls("Metadata")) > 4)
+            cluster.append("t", 0, batch(b"a"))
+            cluster.lead("t", 1, 3)
+            cluster.append("t", 1, batch(b"b"))
+            assert sorted(await looking) == [b"a", b"b"]
+
+    play(story)

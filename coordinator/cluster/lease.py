@@ -162,6 +162,8 @@ class Timers:
         by gap_ms. UNLOAD: the gap is too long; let go of the shard. LOAD: the lease is back; load it anew."""
         if now_ms >= lease_until:
             return self._without(now_ms)
+        if self._lost_ms == NEVER and NEVER < self._held_until <= now_ms:
+            self._lost_ms = self._held_until  # it was over, and is back before anybody looked
         self._held_until = lease_until
         if self._lost_ms == NEVER:
             return RUN

@@ -47,6 +47,7 @@ def explain(
     """Tell why GROUP rebalanced, each time, oldest first.
 
     Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
+    In a cluster, where its coordinator moved from one node to another stands among them.
     """
     with admin_of(bootstrap, overrides) as admin:
         most = 0 if generation else limit

@@ -7,7 +7,7 @@ from typing import Protocol
 class Authority(Protocol):
     """Who decides, and knows what of a shard's log counts. Called by the engine's thread.
 
-    It calls back, and never from within these: `Engine.committed`, `Engine.opened`, `Engine.moved`.
+    It calls back (see `LedEngine`) from within `flushed`, and from none of the others.
     """
 
     def may_answer(self, shard: int) -> bool:

@@ -186,6 +186,18 @@ def test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap() -> None:
     assert term.look(over + 1_001) == RUN
 
 
+def test_g6_a_gap_that_nobody_looked_at_counts_as_one() -> None:
+    """The node stood still: its followers are heard before anything else."""
+    cluster, term = opened()
+    over = 100 + LEASE
+    fetch(cluster, 0, over + 1_000)
+    assert term.look(over + 1_000) == Look(Gap.MOVE, 1_000)
+    again = over + 1_000 + LEASE
+    fetch(cluster, 0, again + 9_000)
+    assert term.look(again + 9_000) == UNLOAD
+    assert term.look(again + 9_001) == LOAD
+
+
 def test_g6_after_a_long_gap_the_shard_is_loaded_anew() -> None:
     cluster, term = opened()
     over = 100 + LEASE

@@ -83,13 +83,29 @@ def wire_rows(only: str, place: str = "") -> Rows:
         raise CommandError(str(failure)) from failure
 
 
+def cluster_rows(only: str, place: str = "") -> Rows:
+    from muster.coordinator.bench.cluster import suite
+    from muster.coordinator.bench.processes import BenchFailed
+    from muster.coordinator.java import JavaNotFound
+
+    try:
+        for row in suite.run(only, place):
+            yield row._asdict()
+    except (BenchFailed, JavaNotFound) as failure:
+        raise CommandError(str(failure)) from failure
+
+
 SUITES: dict[str, Callable[[str], Rows]] = {
     "assignors": assignor_rows,
+    "cluster": cluster_rows,
     "coordinator": coordinator_rows,
     "log": log_rows,
     "spark": spark_rows,
     "wire": wire_rows,
 }
+
+
+BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {"cluster": cluster_rows, "wire": wire_rows}
 
 
 @click.command()
@@ -100,14 +116,14 @@ SUITES: dict[str, Callable[[str], Rows]] = {
 @click.option(
     "--kafka",
     metavar="PLACE",
-    help="For wire: a folder of Kafka 4 or of its jars, or HOST:PORT of a broker that runs here, as one more peer.",
+    help="For wire, cluster: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT of a running one.",
 )
 def bench(suite: str, as_json: bool, only: str, jar: str | None, kafka: str | None) -> int:
     """Measure one SUITE on this machine. Exit code 4 when a goal is missed."""
     if jar and suite != "assignors":
         raise click.UsageError("--jar goes with the suite assignors")
-    if kafka and suite != "wire":
-        raise click.UsageError("--kafka goes with the suite wire")
+    if kafka and suite not in BESIDE_KAFKA:
+        raise click.UsageError("--kafka goes with the suites wire and cluster")
     rows = []
     with jvm_assignors(jar) if jar else nullcontext() as java:
         for row in measured(suite, only, java, kafka):
@@ -124,7 +140,7 @@ def bench(suite: str, as_json: bool, only: str, jar: str | None, kafka: str | No
 def measured(suite: str, only: str, java: Ask | None, kafka: str | None) -> Rows:
     if suite == "assignors":
         return assignor_rows(only, java)
-    return wire_rows(only, kafka or "") if suite == "wire" else SUITES[suite](only)
+    return BESIDE_KAFKA[suite](only, kafka or "") if suite in BESIDE_KAFKA else SUITES[suite](only)
 
 
 def known_to_json(value: Any) -> Any:

@@ -1,0 +1,79 @@
+"""P3 to P5: what a record costs that three nodes keep, against one node alone on the same disk."""
+
+import asyncio
+import statistics
+import time
+from typing import Final, NamedTuple
+
+from muster.coordinator.bench.cluster.asking import Asking, Writer
+from muster.coordinator.bench.cluster.trio import Trio
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.wire.line import Line
+from muster.storage.records.batch import encode_turn
+
+TOPIC: Final = "appended"
+BATCH_BYTES: Final = 15_000
+RECORDS: Final = 15
+MEGABYTES: Final = 60
+DEPTH: Final = 8
+ONE_BY_ONE: Final = 300
+WARM: Final = 200
+ROUNDS: Final = 3
+
+
+class Cost(NamedTuple):
+    """Milliseconds of processor time per MB, of the leader and of all nodes; of one acks=all produce, the median."""
+
+    leader_ms: float
+    all_ms: float
+    produce_ms: float
+
+
+def batch() -> bytes:
+    value = bytes(range(256)) * (BATCH_BYTES // RECORDS // 256 + 1)
+    return encode_turn([(b"", value[: BATCH_BYTES // RECORDS], None) for _ in range(RECORDS)], 0)
+
+
+async def costs(trio: Trio, factor: int) -> Cost:
+    """The medians of some rounds."""
+    asking = Asking(trio.addresses)
+    try:
+        await asking.make(TOPIC, 1, factor)
+        found = [await once(trio, asking) for _ in range(ROUNDS)]
+        return Cost(*map(statistics.median, zip(*found, strict=True)))
+    finally:
+        asking.close()
+
+
+async def once(trio: Trio, asking: Asking) -> Cost:
+    writer = Writer(asking, TOPIC, batch())
+    deadline_s = time.monotonic() + 30
+    while not await writer.write():
+        if time.monotonic() > deadline_s:
+            raise BenchFailed("nothing is acknowledged by all copies")
+        await asyncio.sleep(0.1)
+    line = await Line.to(asking.addresses[writer.at])
+    try:
+        request = line.request("Produce", 9, writer.request())
+        left = MEGABYTES * 1_000_000 // BATCH_BYTES
+
+        def go_on() -> bool:
+            nonlocal left
+            left -= 1
+            return left > 0
+
+        before = {node: trio.cpu_s(node) for node in asking.addresses}
+        sent = await line.repeat(request, DEPTH, go_on)
+        used = {node: trio.cpu_s(node) - before[node] for node in asking.addresses}
+        megabytes = sent * BATCH_BYTES / 1_000_000
+        small = line.request("Produce", 9, Writer(asking, TOPIC).request())
+        took: list[float] = []
+        for number in range(WARM + ONE_BY_ONE):
+            began_s = time.perf_counter()
+            await line.pass_on(small)
+            if number >= WARM:
+                took.append((time.perf_counter() - began_s) * 1_000)
+        leader, everybody = used[writer.at], sum(used.values())
+        return Cost(leader * 1_000 / megabytes, everybody * 1_000 / megabytes, statistics.median(took))
+    finally:
+        line.close()

@@ -1,0 +1,201 @@
+"""Three servers of Kafka's protocol that keep copies for each other, to be killed, frozen and stopped."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from muster.coordinator.bench.kafka.broker import CLUSTER, FORMAT_S, HEAP, free_ports, last_words
+from muster.coordinator.bench.kafka.place import classpath
+from muster.coordinator.bench.processes import STOP_S, BenchFailed, announcement, cpu_s
+from muster.coordinator.java import find_java
+from muster.coordinator.zookeeper.ensemble import make
+from muster.coordinator.zookeeper.server import Tuning
+
+NODES = (1, 2, 3)
+SHARDS = 4
+HARD_STOP_S = 60.0
+
+SETTINGS = {
+    "inter.broker.listeners": "127.0.0.1:0",
+    "http.listeners": "",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": str(SHARDS),
+}
+
+PROPERTIES = """process.roles=broker,controller
+node.id={node}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={home}/logs
+offsets.topic.num.partitions={shards}
+offsets.topic.replication.factor=3
+default.replication.factor=3
+min.insync.replicas=2
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class Trio(Protocol):
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """Where each is reached by Kafka's protocol; they stay over restarts."""
+
+    def start(self, node: int) -> None: ...
+
+    def signal(self, node: int, number: int) -> None: ...
+
+    def ended(self, node: int) -> None:
+        """Return once a node that was killed, or told to stop, is gone."""
+
+    def cpu_s(self, node: int) -> float: ...
+
+
+@dataclass(slots=True)
+class Processes:
+    """Of each node the process that runs at the moment."""
+
+    running: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def signal(self, node: int, number: int) -> None:
+        os.kill(self.running[node].pid, number)
+
+    def ended(self, node: int) -> None:
+        process = self.running.pop(node)
+        process.wait(HARD_STOP_S)
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def cpu_s(self, node: int) -> float:
+        return cpu_s(self.running[node].pid)
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Nodes(Processes):
+    """Muster's, at a ZooKeeper; without one it is a node alone."""
+
+    def __init__(self, home: Path, connect: str, settings: Mapping[str, str]) -> None:
+        super().__init__()
+        self._home = home
+        self.connect = connect
+        self._settings = settings
+        self.addresses: dict[int, str] = {}
+        self.doors: dict[int, str] = {}
+
+    def start(self, node: int) -> None:
+        settings = {"kafka.listeners": self.addresses.get(node, "127.0.0.1:0"), "node.id": str(node)}
+        settings |= {"zookeeper.connect": self.connect} if self.connect else {}
+        settings |= self._settings
+        pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        where = ["--listen", self.doors.get(node, "127.0.0.1:0"), "--data", str(self._home / f"node{node}")]
+        with (self._home / f"node{node}.log").open("ab") as log:
+            process = self.running[node] = subprocess.Popen(
+                [sys.executable, "-m", "muster.coordinator.cli", "serve", "--announce", *where, *pairs],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        said = announcement(process)
+        self.doors[node] = f"{said['host']}:{said['port']}"
+        self.addresses[node] = f"{said['kafka_host']}:{said['kafka_port']}"
+
+
+class Brokers(Processes):
+    """Kafka's, as three that are broker and controller; settings are its defaults but for copies."""
+
+    def __init__(self, home: Path, jars: str) -> None:
+        super().__init__()
+        self._home = home
+        self._java = [str(find_java().executable), HEAP, "-cp", jars]
+        ports = free_ports(2 * len(NODES))
+        self._ports = {node: (ports[2 * at], ports[2 * at + 1]) for at, node in enumerate(NODES)}
+        self.addresses = {node: f"127.0.0.1:{port}" for node, (port, _) in self._ports.items()}
+        self._formatted: set[int] = set()
+
+    def start(self, node: int) -> None:
+        place = self._home / f"broker{node}"
+        place.mkdir(exist_ok=True)
+        settings = place / "server.properties"
+        port, controller = self._ports[node]
+        voters = ",".join(f"{each}@127.0.0.1:{ports[1]}" for each, ports in self._ports.items())
+        told = {"node": node, "voters": voters, "port": port, "controller": controller, "home": place}
+        settings.write_text(PROPERTIES.format(**told, shards=SHARDS))
+        with (place / "broker.log").open("ab") as log:
+            if node not in self._formatted:
+                formatting = [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
+                if subprocess.run(formatting, stdout=log, stderr=log, timeout=FORMAT_S, check=False).returncode:
+                    raise BenchFailed(f"Kafka's broker cannot be set up: {last_words(place / 'broker.log')}")
+                self._formatted.add(node)
+            self.running[node] = subprocess.Popen([*self._java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+
+
+@contextlib.contextmanager
+def three_nodes(home: str, settings: Mapping[str, str] | None = None) -> Iterator[Nodes]:
+    """Raises BenchFailed, JavaNotFound (for ZooKeeper)."""
+    folder = Path(home) / "cluster"
+    ensemble = make(folder / "zookeeper", 1, tuning=Tuning(heap_mb=128, logs=False, tied=True))
+    ensemble.start()
+    nodes = Nodes(folder, f"{ensemble.connect}/bench", {**SETTINGS, **(settings or {})})
+    try:
+        started(nodes, NODES)
+        yield nodes
+    finally:
+        nodes.stop()
+        ensemble.stop()
+
+
+@contextlib.contextmanager
+def one_alone(home: str) -> Iterator[Nodes]:
+    folder = Path(home) / "alone"
+    folder.mkdir()
+    nodes = Nodes(folder, "", {key: value for key, value in SETTINGS.items() if not key.startswith("inter.broker")})
+    try:
+        started(nodes, NODES[:1])
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+@contextlib.contextmanager
+def three_brokers(home: str, place: str) -> Iterator[Brokers]:
+    """place: see `bench.kafka.place.classpath`. Raises BenchFailed, JavaNotFound."""
+    folder = Path(home) / "brokers"
+    folder.mkdir()
+    brokers = Brokers(folder, classpath(place))
+    try:
+        started(brokers, NODES)
+        yield brokers
+    finally:
+        brokers.stop()
+
+
+def started(trio: Trio, nodes: Sequence[int]) -> None:
+    for node in nodes:
+        trio.start(node)
+
+
+def soon(deadline_s: float, doing: str) -> Iterator[None]:
+    """Again and again, until that moment of the monotonic clock; then BenchFailed."""
+    while time.monotonic() < deadline_s:
+        yield
+    raise BenchFailed(f"{doing}: it did not come to be in time")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.client import Admin, Consumer, Producer, RecordMetadata
+from muster.coordinator.client.errors import Refused, TopicExists
 from muster.coordinator.zookeeper.ensemble import Ensemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
@@ -16,6 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 PARTITIONS = 6
 PATIENCE_S = 60.0
 SESSION_MS = 30_000
+TIMED_OUT, TOO_FEW_NODES = 7, 38
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +36,7 @@ class Work:
         self.name = name
         bootstrap = cluster.nodes[1].address
         self.admin = Admin(bootstrap_servers=bootstrap)
-        patience = Patience(PATIENCE_S)
-        while len(self.admin.nodes()) < len(cluster.nodes):
-            assert patience.lasts(), f"only {self.admin.nodes()} are live; {cluster.log_tail()}"
-        self.admin.create_topic(name, PARTITIONS, replication_factor=3)
+        self._make()
         self.acked: dict[tuple[int, int], bytes] = {}
         self.failed: list[Exception] = []
         self.lost: list[object] = []
@@ -58,6 +57,21 @@ class Work:
         self.send(60)
         self.catch_up()
         self.was = self.member.consumer_group_metadata()
+
+    def _make(self) -> None:
+        """The topic: once all nodes are live, and the one that is asked has a session at ZooKeeper."""
+        patience = Patience(PATIENCE_S)
+        while True:
+            assert patience.lasts(), f"only {self.admin.nodes()} are live; {self._cluster.log_tail()}"
+            try:
+                self.admin.create_topic(self.name, PARTITIONS, replication_factor=len(self._cluster.nodes))
+            except TopicExists:
+                return
+            except Refused as error:
+                if error.code not in (TIMED_OUT, TOO_FEW_NODES):
+                    raise
+            else:
+                return
 
     def _gone(self, *told: object) -> None:
         self.lost.append(told)

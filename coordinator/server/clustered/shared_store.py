@@ -86,7 +86,7 @@ class SharedStore(SecurityStore):
         self._following = following
         task = self._task = asyncio.create_task(self._follow(following))
         if not there and self._own is None:
-            self._later = asyncio.create_task(self._bring())
+            self._later = asyncio.create_task(self._bring_later())
         else:
             waiting = asyncio.create_task(self._known.wait())
             while not self._known.is_set() and not task.done():
@@ -233,6 +233,13 @@ class SharedStore(SecurityStore):
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+    async def _bring_later(self) -> None:
+        """The node answers already; nothing is known that they could be weaker than."""
+        try:
+            await self._bring()
+        except StorageError as error:
+            log.error("users that wait in the data directory are not known", why=str(error))
 
     async def _bring_own(self) -> None:
         """Raises StorageError."""

@@ -68,7 +68,9 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node = Node(settings)
     gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
     try:
-        await node.start()
+        await (start_unless(stop, node) if settings.inter_broker_listeners else node.start())
+    except asyncio.CancelledError:
+        return EXIT_OK
     except (AddressTaken, BadCertificate, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
         return failure_code(error)
@@ -87,6 +89,17 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     await stop.wait()
     await node.stop()
     return failure_code(node.failed.result()) if node.failed.done() else EXIT_OK
+
+
+async def start_unless(stop: asyncio.Event, node: Node) -> None:
+    """One of many that is to stop while it waits for the others gives up. Raises CancelledError then."""
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done() and not hasattr(node, "driver"):
+        starting.cancel()  # Nobody has been answered yet.
+    await starting
 
 
 def catch_signals(stop: asyncio.Event) -> None:

@@ -20,6 +20,8 @@ CLUSTER_ID = "/cluster/id"
 CONFIG_TOPICS = "/config/topics"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+OF_A_CLUSTER = "/muster/cluster/version"
+"""There as soon as a cluster has written anything: nodes that are on their own leave its chroot alone."""
 
 PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_TOPICS)
 """Directories that a node makes, so that tools find them from the start."""

@@ -5,6 +5,7 @@ session, a change of topics, or a hand that deleted a znode. ZooKeeper out of re
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping
 
 import structlog
@@ -24,6 +25,10 @@ log = structlog.get_logger("muster.zookeeper")
 
 class IdTaken(ZooKeeperError):
     """Another node is registered under this id."""
+
+
+class OfACluster(ZooKeeperError):
+    """Nodes are registered that make a cluster; this one is on its own."""
 
 
 class ClusterMismatch(ZooKeeperError):
@@ -77,10 +82,12 @@ class Registry:
         self.registered = False
 
     async def must_be_free(self) -> None:
-        """Raises IdTaken when another node is registered under this id: asked before anything is made for this one."""
+        """Raises IdTaken when another node is registered under this id, and OfACluster where the nodes there keep copies
+        for each other: asked before anything is made for this one."""
         holder = await self._session.get(self._path)
         if holder is not None and not self._is_own(holder):
             raise self._taken(holder)
+        await self._must_be_beside_nodes_alone()
 
     async def register(self) -> None:
         """Take the node's place in /brokers/ids, once, at the start. Raises IdTaken, naming the holder.
@@ -108,6 +115,28 @@ class Registry:
             ) from error
         self.registered = True
         log.info("registered", path=self._path, zookeeper=str(self._session.connect))
+
+    async def _must_be_beside_nodes_alone(self) -> None:
+        """Its topics, its own election of a controller, and what it unpublishes are not for a cluster's chroot."""
+        cluster = []
+        for name in await self._session.children(paths.BROKER_IDS) or ():
+            path = paths.BROKER_IDS + "/" + name
+            znode = await self._session.get(path)
+            if znode is not None and is_of_a_cluster(znode.data):
+                found = read_broker(path, znode.data)
+                cluster.append(f"{name} at {found.host}:{found.port}")
+        if cluster:
+            raise OfACluster(
+                f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one has "
+                "no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of its "
+                "own in zookeeper.connect"
+            )
+        if await self._session.exists(paths.OF_A_CLUSTER):
+            raise OfACluster(
+                f"ZooKeeper at {self._session.connect} is a cluster's, of which no node is up now "
+                f"({paths.OF_A_CLUSTER} is there); this one has no inter.broker.listeners. Set it to make this one a "
+                "node of that cluster, or give it a chroot of its own in zookeeper.connect"
+            )
 
     def start(self) -> None:
         """Publish the topics, and keep all of it right from now on."""
@@ -242,3 +271,12 @@ class Registry:
 
 def same_doors(one: BrokerRegistration, other: BrokerRegistration) -> bool:
     return (one.host, one.port, set(one.endpoints)) == (other.host, other.port, set(other.endpoints))
+
+
+def is_of_a_cluster(data: bytes) -> bool:
+    """Whether a registration is that of a node that keeps copies for others. What cannot be read is none."""
+    try:
+        body = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(body, dict) and isinstance(told := body.get("muster"), dict) and "directory" in told

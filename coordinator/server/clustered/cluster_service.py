@@ -20,6 +20,9 @@ CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
 
 PATIENCE_MS: Final = 60_000
 MOST_PATIENCE_MS: Final = 600_000
+DRAINED_S: Final = 1.0
+"""An answer about the cluster waits no longer for ZooKeeper."""
+
 ELECTIONS_TOLD: Final = 50
 MOST_ELECTIONS: Final = 10_000
 ROW: Final = 5
@@ -181,10 +184,11 @@ class ClusterService:
         return answer
 
     async def _drained(self) -> frozenset[int]:
-        """None, where ZooKeeper cannot be asked."""
+        """None, where ZooKeeper cannot be asked: how the cluster stood when it was last in reach is told at once."""
         try:
-            return await self._admin.drained()
-        except ZooKeeperError:
+            async with asyncio.timeout(DRAINED_S):
+                return await self._admin.drained()
+        except (ZooKeeperError, TimeoutError):
             return frozenset()
 
 

@@ -56,7 +56,8 @@ class ZooKeeperSide:
         return cls(session, registry, Controller(session, settings.node_id, clock.now_ms), Observer(session, tell))
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """See `cluster_id_of`. Raises IdTaken, too: a node that cannot register should leave nothing behind."""
+        """See `cluster_id_of`. Raises IdTaken and OfACluster, too: a node that cannot register should leave
+        nothing behind."""
         await self._registry.must_be_free()
         return await cluster_id_of(self.session, own, fresh)
 

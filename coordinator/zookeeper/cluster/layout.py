@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.errors import MalformedZnode
 from muster.coordinator.zookeeper.paths import as_json, read_broker, read_json
 
-CLUSTER_VERSION = "/muster/cluster/version"
+CLUSTER_VERSION = paths.OF_A_CLUSTER
 CONFIG_BROKERS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"

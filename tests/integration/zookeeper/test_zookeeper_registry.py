@@ -16,7 +16,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.server.node.app import Node
 from muster.coordinator.zookeeper.ensemble import Ensemble
 from muster.coordinator.zookeeper.errors import Unreachable
-from muster.coordinator.zookeeper.registry import ClusterMismatch, IdTaken
+from muster.coordinator.zookeeper.registry import ClusterMismatch, IdTaken, OfACluster
 from muster.storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
@@ -179,7 +179,7 @@ def test_a_client_that_asks_for_another_brokers_topic_does_not_make_its_twin(
                 ).topics
                 return int(topic.error_code)
 
-            side = asked._zookeeper
+            side = asked._ground.zookeeper
             assert side is not None
             await until(lambda: side.has_elsewhere("theirs") and not side.has_elsewhere("new"))
             assert (await error_of("theirs"), await error_of("new")) == (3, 0)
@@ -201,6 +201,26 @@ def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path,
                 assert third.broker.cluster_id == first.broker.cluster_id
 
     run(story)
+
+
+def test_a_node_on_its_own_leaves_a_cluster_alone(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    """Section 2.1 of the wing of many nodes: their controller and topics are no business of it, be one of them up or
+    not."""
+    told = {"host": "h", "port": 9092, "endpoints": [], "version": 4, "muster": {"directory": "a" * 22, "features": 1}}
+
+    async def story(why: str) -> None:
+        node = Node(settings(tmp_path / "one", zookeeper_connect=zookeeper, **SESSION))
+        with pytest.raises(OfACluster, match=why):
+            await node.start()
+        assert not (tmp_path / "one").exists()
+
+    with plain(zookeeper) as client:
+        client.create("/muster/cluster/version", b"{}", makepath=True)
+        run(lambda: story("a cluster's, of which no node is up now"))
+        client.create("/brokers/ids/7", json.dumps(told).encode(), makepath=True)
+        run(lambda: story("nodes that make a cluster: 7 at h:9092; this one has no inter.broker.listeners"))
+        assert client.exists("/brokers/ids/1") is None
+        assert client.exists("/controller") is None
 
 
 def test_a_node_that_may_not_have_its_directory_leaves_nothing_in_zookeeper(
@@ -273,7 +293,7 @@ def test_a_dead_brokers_partitions_have_no_leader_until_it_returns(zookeeper: st
 def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
-            side = node._zookeeper
+            side = node._ground.zookeeper
             assert side is not None
             with plain(zookeeper) as zk:
                 before = zk.exists("/brokers/ids/1").ephemeralOwner
@@ -294,7 +314,7 @@ def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: 
 def test_without_a_quorum_the_node_goes_on_serving(zookeeper_ensemble: Ensemble, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "d", f"{zookeeper_ensemble.connect}/serving") as node, connected(node) as channel:
-            side = node._zookeeper
+            side = node._ground.zookeeper
             assert side is not None
             for number in (1, 2):
                 await asyncio.to_thread(zookeeper_ensemble.kill, number)

@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
+import pytest
+
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.records import Election, Lost, Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.server.clustered import cluster_service
 from muster.coordinator.server.dispatch import Call
 from tests.support.operated import Given, view
 
@@ -157,3 +160,17 @@ def test_a_node_without_a_copy_of_the_ledger_says_who_has_one() -> None:
     answer = ask(given.service.explain_elections(request, CALL))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert "ask one of the nodes [3, 4]" in answer.error_message
+
+
+def test_a_node_that_is_cut_off_from_zookeeper_tells_at_once_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper neither answers nor fails while a session is out of touch."""
+    given = Given()
+
+    async def nothing_is_heard() -> frozenset[int]:
+        await asyncio.Event().wait()
+        return frozenset()
+
+    monkeypatch.setattr(cluster_service, "DRAINED_S", 0)
+    monkeypatch.setattr(given, "drained", nothing_is_heard)
+    told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
+    assert [each.node_id for each in told.nodes] == [1, 2, 3, 4]

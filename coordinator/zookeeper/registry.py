@@ -127,9 +127,9 @@ class Registry:
                 cluster.append(f"{name} at {found.host}:{found.port}")
         if cluster:
             raise OfACluster(
-                f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one has "
-                "no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of its "
-                "own in zookeeper.connect"
+                f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one "
+                "has no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of "
+                "its own in zookeeper.connect"
             )
         if await self._session.exists(paths.OF_A_CLUSTER):
             raise OfACluster(

@@ -82,7 +82,7 @@ class Registry:
         self.registered = False
 
     async def must_be_free(self) -> None:
-        """Raises IdTaken when another node is registered under this id, and OfACluster where the nodes there keep copies
+        """Raises IdTaken when another node is registered under this id, OfACluster where the nodes there keep copies
         for each other: asked before anything is made for this one."""
         holder = await self._session.get(self._path)
         if holder is not None and not self._is_own(holder):

@@ -187,7 +187,7 @@ class Run:
         if self._disks_not_whole() or any(node.alive is False for node in self.nodes):
             return
         node = self.any_node()
-        if node is None:
+        if node is None or self._has_the_only_copy(node.id):
             return
         self.world.census["disk"] += 1
         node.kill()
@@ -198,6 +198,11 @@ class Run:
             self.world.between(50, 2 * SESSION_MS),
             lambda: node.start() if node.life == life and not node.alive else None,
         )
+
+    def _has_the_only_copy(self, node_id: int) -> bool:
+        """A topic that was made while its other replicas were away has one that counts: nobody can stand in for it."""
+        states = (each.data for path, each in self.ensemble.committed.nodes.items() if path.endswith("/state"))
+        return any({*state.isr, *state.elr} == {node_id} for state in states)
 
     def _disks_not_whole(self) -> bool:
         for path, znode in self.ensemble.committed.nodes.items():

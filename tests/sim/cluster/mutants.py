@@ -1,0 +1,85 @@
+"""Whole nodes that break one rule each: a world in which none is caught proves nothing.
+
+Where the rule is one of a single unit, the abstract model has a mutant of its own (`abstract/mutants.py`): its
+schedules meet more in a second than this world in a minute.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from muster.coordinator.cluster.controller import events
+from muster.coordinator.cluster.controller.nodes import Nodes
+from muster.coordinator.cluster.leader import Leader
+from muster.coordinator.cluster.replicas.shelf import Shelf
+from muster.coordinator.runtime.led.answers import LedAnswers
+from tests.sim.cluster.seat import Seat
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def instead(owner: type, name: str, make: Callable[[Any], Any]) -> Mutant:
+    """`make` is given what is there."""
+    return lambda: patch.object(owner, name, make(getattr(owner, name)))
+
+
+def acks_before_the_flush(honest: Any) -> Any:
+    def appended(self: Leader, half: int, end: int) -> None:
+        honest(self, half, end)
+        self.halves[half].kept = end
+
+    return appended
+
+
+def tells_before_it_is_written(honest: Any) -> Any:
+    def write(self: Seat, order: Any) -> None:
+        honest(self, order)
+        self._node.later(0, lambda: self.tell(events.Written(order.sequence)))
+
+    return write
+
+
+def ignores_directories(honest: Any) -> Any:
+    def standing(self: Nodes, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+        return honest(self, unit, replicas, {}, **rest)
+
+    return standing
+
+
+def deletes_what_is_not_named(honest: Any) -> Any:
+    def forgotten(self: Shelf, name: str, known: bytes | None) -> None:
+        honest(self, name, known)
+        for place, topic_id in list(self.strays.items()):
+            self._logs.delete(place, topic_id)
+
+    return forgotten
+
+
+def knows_no_former_life(honest: Any) -> Any:
+    """A bounced node goes on as if it had never been away."""
+
+    def seen(self: Nodes, nodes: Any) -> Any:
+        for node in nodes.values():
+            if node.id in self.live and self.live[node.id].epoch < node.epoch:
+                self.live[node.id], self.highest[node.id] = node, node.epoch
+        return honest(self, nodes)
+
+    return seen
+
+
+def tells_at_once(honest: Any) -> Any:
+    def tell(self: LedAnswers, slot: Any, replies: Any, notices: Any) -> None:
+        self.release(slot, replies, notices)
+
+    return tell
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
+    "directory id ignored": instead(Nodes, "standing", ignores_directories),
+    "bounced node not treated as dead first": instead(Nodes, "seen", knows_no_former_life),
+    "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
+    "delete what the image does not name": instead(Shelf, "forgotten", deletes_what_is_not_named),
+    "answers before they are committed": instead(LedAnswers, "tell", tells_at_once),
+}

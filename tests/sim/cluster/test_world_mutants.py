@@ -1,0 +1,92 @@
+"""Each mutant that the wing's contract names (its section 12) is caught: here, or where this table says."""
+
+import importlib
+from typing import Any
+
+import pytest
+
+from tests.sim.cluster.abstract import mutants as of_one_unit
+from tests.sim.cluster.mutants import MUTANTS
+from tests.sim.cluster.run import Weather, run_seed
+from tests.sim.cluster.test_unit_schedules import CAUGHT
+from tests.sim.cluster.test_unit_stories import STORIES
+from tests.unit.cluster.test_replicas import (
+    test_a_copy_that_the_cluster_does_not_know_is_kept_and_named as kept_as_stray,
+)
+
+pytestmark = pytest.mark.sim
+
+SEEDS = 12
+"""After the one that is known to catch it: which one it is changes with the draws of a world."""
+
+
+def weather(*kinds: str, groups: int = 0) -> Weather:
+    """Short and hard."""
+    return Weather(fault_every_ms=900, lasts_ms=12_000, kinds=kinds, groups=groups)
+
+
+WORLD: dict[str, tuple[int, Weather, str]] = {
+    "ack before the flush": (0, weather("power", "all power", "freeze"), "WatermarkBelowEnds"),
+    "directory id ignored": (1, weather("disk", "bounce", "kill"), "AckedNeverLost"),
+    "bounced node not treated as dead first": (11, weather("disk", "bounce", "freeze"), ""),
+    "state told before it is written": (8, weather("away", "zookeeper cut", "kill", "freeze"), "OneLeader"),
+    "answers before they are committed": (3, weather("freeze", "cut", "power", "all power", groups=2), "OffsetsStay"),
+}
+"""The seed to begin with, its weather, and the checker that finds it."""
+
+STORY = {"delete what the image does not name": kept_as_stray}
+
+UNIT, WALK = "tests.sim.cluster.abstract.mutants", "tests.unit.cluster.test_controller_walk"
+ENGINE = "tests.unit.runtime.test_led_engine"
+CONTRACT: dict[str, tuple[str, str]] = {
+    "ack before the flush": ("world", "ack before the flush"),
+    "HW moves below min": (UNIT, "watermark moves below min"),
+    "HW without those asked to join": (UNIT, "watermark without those asked to join"),
+    "join before e's start": (UNIT, "join before the epoch's start"),
+    "shrink before it is confirmed": (UNIT, "shrink before it is confirmed"),
+    "no lease below min ignored": (UNIT, "lease below min"),
+    "lease base = time of receipt": (UNIT, "lease from the receipt of a fetch"),
+    "new leader does not wait": (UNIT, "new leader does not wait"),
+    "L1 left out": (UNIT, "epoch not marked before the first record"),
+    "F5 cut to own HW": (UNIT, "cut to the own watermark"),
+    "directory id ignored": ("world", "directory id ignored"),
+    "dirs rewritten on return": (UNIT, "directories rewritten on return"),
+    "bounced node not treated as dead first": ("world", "bounced node not treated as dead first"),
+    "node epoch ignored in Fetch": (UNIT, "node epoch ignored in fetch"),
+    "controller epoch not checked in the multi": (WALK, "Unchecked"),
+    "state told before it is written": ("world", "state told before it is written"),
+    "timers running without a lease": (ENGINE, "Rings"),
+    "delete what the image does not name": ("story", "delete what the image does not name"),
+}
+"""By the contract's words: in which table, or test, under which name."""
+
+
+@pytest.mark.parametrize("mutant", WORLD)
+def test_without_the_rule_a_checker_finds_it(mutant: str) -> None:
+    first, drawn, checker = WORLD[mutant]
+    with MUTANTS[mutant]():
+        found = next((said for seed in (first, *range(SEEDS)) if (said := run_seed(seed, drawn).violation)), "")
+    assert found
+    assert checker in found
+
+
+@pytest.mark.parametrize("mutant", STORY)
+def test_without_the_rule_its_story_ends_badly(mutant: str) -> None:
+    story: Any = STORY[mutant]
+    story()
+    with MUTANTS[mutant](), pytest.raises(AssertionError):
+        story()
+
+
+def test_each_mutant_of_the_contract_is_caught_somewhere() -> None:
+    assert set(MUTANTS) == {*WORLD, *STORY}
+    for table, name in CONTRACT.values():
+        if table == "world":
+            assert name in WORLD
+        elif table == "story":
+            assert name in STORY
+        elif table == UNIT:
+            assert name in of_one_unit.MUTANTS
+            assert name in {*CAUGHT, *STORIES}
+        else:
+            assert hasattr(importlib.import_module(table), name)

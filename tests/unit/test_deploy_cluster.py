@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
+from muster.coordinator.config.security.doors import open_doors
 from muster.coordinator.web import probes
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, USER, parsed
@@ -55,7 +56,6 @@ def test_three_nodes_have_numbers_and_addresses_of_their_own_and_one_zookeeper(o
     for node in nodes:
         assert node.replication_door is not None
         assert {door.encrypted for door in node.doors.values()} == {True}
-        assert node.certificates_of("replication").ssl_client_auth == "required"
         assert node.http_probes_anonymous
         assert (node.default_replication_factor, node.min_insync_replicas) == (3, 2)
 
@@ -98,9 +98,27 @@ def test_pods_stand_on_different_machines_and_one_goes_at_a_time() -> None:
     assert pod["terminationGracePeriodSeconds"] > 2 * DRAIN_S
 
 
-def test_as_nobody_is_asked_who_they_are_the_network_says_who_gets_in() -> None:
+@pytest.mark.parametrize("of", [of_compose, of_kubernetes])
+def test_what_others_reach_is_secure_as_it_comes(of: Any) -> None:
+    settings = of(1)
+    assert {name for name, door in settings.doors.items() if door.encrypted} == {"grpc", "http", "replication"}
+    for door in ("grpc", "replication"):
+        assert settings.certificates_of(door).ssl_client_auth == "required"
+    assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin;User:CN=localhost")
+    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    assert not settings.http_insecure
+
+
+def test_the_nodes_are_known_by_the_name_in_their_certificate() -> None:
+    """`certs init` puts the first host there."""
+    command = services()["certificates"]["command"]
+    assert command[command.index("--hosts") + 1].split(",")[0] == "localhost"
+    [line] = [each for each in (CLUSTER / "kubernetes.yaml").read_text().splitlines() if "certs init" in each]
+    assert "--hosts 'localhost," in line
+
+
+def test_the_network_says_who_gets_to_the_doors() -> None:
     for number in NUMBERS:
-        assert of_compose(number).authorizer == of_kubernetes(number).authorizer == "none"
         assert all(each.startswith("127.0.0.1:") for each in services()[f"node-{number}"]["ports"])
     assert "ports" not in services()["zookeeper"]
     found = manifests()

@@ -102,6 +102,7 @@ class Leaders:
         self._listeners: list[Callable[[], None]] = []
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
         self._looked_ms: int | None = None
+        self._learned_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._news: asyncio.Future[None] | None = None
 
@@ -163,6 +164,7 @@ class Leaders:
         if not answer.HasField("controller_id"):
             return
         moved = not self.shared
+        self._learned_ms = steady_ms()
         self.shared = self.in_cluster = True
         if answer.brokers:
             nodes = {node.node_id: address_of(node.host, node.port) for node in answer.brokers}
@@ -318,10 +320,12 @@ class Leaders:
         transport = self._transport
         if address == ONE_NODE:
             return await transport.call(method, request, doing=doing, timeout_ms=timeout_ms)
+        began_ms = steady_ms()
+        if began_ms - self._learned_ms >= transport.config.metadata_max_age_ms:
+            self.look(places)
         call = asyncio.ensure_future(
             transport.call(method, request, doing=doing, address=address, timeout_ms=timeout_ms)
         )
-        began_ms = steady_ms()
         try:
             patience_ms = parked_ms + SUSPECT_MS
             while True:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
 from muster.coordinator.cluster.leader import Diverged, Leader, Refused
-from muster.coordinator.cluster.lease import Peer
+from muster.coordinator.cluster.lease import FOREVER, Peer
 from muster.coordinator.cluster.replicas.messages import (
     ANSWER_BYTES,
     NO_SUCH_SESSION,
@@ -30,6 +30,10 @@ Reply: TypeAlias = Callable[[FetchAnswer], None]
 Leads: TypeAlias = Mapping[TopicPartition, "Led"]
 Known: TypeAlias = Callable[[TopicPartition], tuple[int, int]]
 """Who leads a partition, and in which epoch, as far as this node knows."""
+
+NO_HURRY_MS = 20
+"""How long a follower that waits is not told of a high watermark alone: where more is written meanwhile, it goes along
+with that, and the follower asks half as often."""
 
 MOST_PLACES = 100_000
 """In one session."""
@@ -72,11 +76,12 @@ class Parked:
 class Session:
     """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
     the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
-    records that the follower is to get later (A9)."""
+    records that the follower is to get later (A9). hurry_ms: when a high watermark is told that is all there is to
+    tell."""
 
     __slots__ = (
-        "answer_bytes", "copied", "epoch", "id", "min_bytes", "news", "node_epoch", "parked", "part_bytes", "peer",
-        "withheld",
+        "answer_bytes", "copied", "epoch", "hurry_ms", "id", "min_bytes", "news", "node_epoch", "parked", "part_bytes",
+        "peer", "withheld",
     )  # fmt: skip
 
     def __init__(self, session_id: int, peer: Peer) -> None:
@@ -91,6 +96,7 @@ class Session:
         self.news: dict[TopicPartition, None] = {}
         self.withheld: dict[TopicPartition, None] = {}
         self.parked: Parked | None = None
+        self.hurry_ms = FOREVER
 
 
 def is_too_much(session: Session, items: Sequence[FetchItem]) -> bool:
@@ -191,7 +197,7 @@ class Serving:
         due = None
         for session in self._sessions.values():
             if session.parked is not None:
-                until_ms = session.parked.until_ms
+                until_ms = min(session.parked.until_ms, session.hurry_ms)
                 if session.withheld:
                     until_ms = min(until_ms, self.throttle.ready_ms(now_ms))
                 due = until_ms if due is None else min(due, until_ms)
@@ -303,9 +309,14 @@ class Serving:
         """Reply if there is something to tell, or if it has to be `now`; whether it was."""
         news = self._news(session, now_ms)
         parts += news
-        if not now and (not parts or (session.min_bytes > 1 and self._is_too_little(session, parts))):
+        if not now and (
+            not parts
+            or self._has_time(session, parts, now_ms)
+            or (session.min_bytes > 1 and self._is_too_little(session, parts))
+        ):
             session.news.update((part.place, None) for part in news)
             return False
+        session.hurry_ms = FOREVER
         if self.throttle.is_limited:
             self._pay(session, news, now_ms)
         for part in parts:
@@ -314,6 +325,17 @@ class Serving:
         session.peer.answered(number, now_ms)
         reply(FetchAnswer(0, session.id, tuple(parts)))
         return True
+
+    def _has_time(self, session: Session, parts: list[FetchedPart], now_ms: int) -> bool:
+        """Whether it is high watermarks alone, and they may go along with records that come soon."""
+        for part in parts:
+            copied = session.copied.get(part.place)
+            if part.code or part.diverging is not None or len(part.records) or copied is None:
+                return False
+            if part.start != copied.known[1] or copied.known[0] < 0:
+                return False
+        session.hurry_ms = min(session.hurry_ms, now_ms + NO_HURRY_MS)
+        return now_ms < session.hurry_ms
 
     def _news(self, session: Session, now_ms: int) -> list[FetchedPart]:
         """What is new, as much of it as an answer has room for."""
@@ -355,6 +377,6 @@ class Serving:
         except LogBroken as error:
             self._broke(place, str(error))
             return FetchedPart(place, topic_id, STORAGE_ERROR)
-        if not len(records) and copied.told == (half.high_watermark, log.start):
+        if not len(records) and copied.known == (half.high_watermark, log.start):
             return None
         return FetchedPart(place, topic_id, ErrorCode.NONE, half.high_watermark, log.start, records=records)

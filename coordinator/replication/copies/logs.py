@@ -46,13 +46,35 @@ def broken() -> Iterator[None]:
         raise LogBroken(str(error)) from error
 
 
+class LastRead:
+    """What was read last of all logs: the followers of one partition ask for the same within a moment."""
+
+    __slots__ = ("_asked", "_records")
+
+    def __init__(self) -> None:
+        self._asked: tuple[object, ...] = ()
+        self._records: Records = b""
+
+    def read(self, log: Log, offset: int, max_bytes: int) -> Records:
+        asked = log, offset, max_bytes, log.end_offset, log.leader_epoch
+        if asked != self._asked:
+            self._records = replica.fetch_as_replica(log, offset, max_bytes).records
+            self._asked = asked
+        return self._records
+
+    def forget(self) -> None:
+        """A log has other records than it had at some offsets."""
+        self._asked, self._records = (), b""
+
+
 class StoredLog:
     """See `ReplicaLog`."""
 
-    __slots__ = ("_broker", "_clock_ms", "log", "topic_id")
+    __slots__ = ("_broker", "_clock_ms", "_last", "log", "topic_id")
 
-    def __init__(self, broker: Broker, log: Log, topic_id: bytes, clock_ms: Callable[[], int]) -> None:
-        """clock_ms: the wall clock, by which segments age."""
+    def __init__(self, broker: Broker, log: Log, topic_id: bytes, clock_ms: Callable[[], int], last: LastRead) -> None:
+        """clock_ms: the wall clock, by which segments age. last: of all logs."""
+        self._last = last
         self._broker = broker
         self._clock_ms = clock_ms
         self.log = log
@@ -100,7 +122,7 @@ class StoredLog:
 
     def read(self, offset: int, max_bytes: int) -> Records:
         with broken():
-            return replica.fetch_as_replica(self.log, offset, max_bytes).records
+            return self._last.read(self.log, offset, max_bytes)
 
     def append_as_follower(self, records: Records) -> None:
         assert isinstance(records, Buffer)
@@ -117,10 +139,12 @@ class StoredLog:
 
     def cut(self, to: int) -> None:
         self._look()
+        self._last.forget()
         with broken():
             self._broker.truncate(*self.log.partition, to)
 
     def begin(self, at: int) -> None:
+        self._last.forget()
         with broken():
             self._broker.begin_anew(*self.log.partition, at)
 
@@ -178,6 +202,7 @@ class StoredLogs:
         self._told = told
         self._clock_ms = clock_ms
         self._open: dict[TopicPartition, StoredLog] = {}
+        self._last = LastRead()
 
     def get(self, place: TopicPartition) -> StoredLog | None:
         """A log that was opened here before."""
@@ -252,7 +277,8 @@ class StoredLogs:
         private = place.topic in PRIVATE_TOPICS
         if private:
             look_through(log)
-        opened = self._open[place] = (PrivateLog if private else StoredLog)(self._broker, log, topic_id, self._clock_ms)
+        made = PrivateLog if private else StoredLog
+        opened = self._open[place] = made(self._broker, log, topic_id, self._clock_ms, self._last)
         return opened
 
     def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:

@@ -8,9 +8,11 @@ from muster.coordinator.cluster.replicas.messages import (
     LAST_EPOCH,
     NO_SUCH_SESSION,
     WRONG_SESSION_EPOCH,
+    FetchAnswer,
     FetchItem,
     Forgotten,
 )
+from muster.coordinator.cluster.replicas.serving import NO_HURRY_MS
 from muster.coordinator.errors import ErrorCode
 from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, copy_once, two
 
@@ -90,3 +92,43 @@ def test_f1_an_answer_about_a_former_topic_of_the_name_is_not_believed() -> None
     parts = tuple(part._replace(topic_id=OTHER_ID) for part in answer.parts)
     follower.replicas.answered(HERE, request, answer._replace(parts=parts), 0)
     assert follower.log().end == 0
+
+
+def test_l7_a_high_watermark_alone_waits_a_moment_for_records_to_go_along_with() -> None:
+    """Under load it always goes along with them: a follower asks once for what a turn wrote, not twice."""
+    leader, follower = two()
+    leader.writes(2)
+    leader.flushes()
+    for _ in range(3):
+        copy_once(leader, follower)
+    answers: list[FetchAnswer] = []
+
+    def asks(now_ms: int) -> None:
+        [(_, request)] = follower.replicas.requests(now_ms)
+        leader.replicas.fetch(request, answers.append, 10_000, now_ms)
+
+    def gets(now_ms: int) -> FetchAnswer:
+        leader.replicas.serving.wake(now_ms)
+        answer = answers.pop()
+        follower.replicas.answered(HERE, follower.replicas.fetchers[HERE]._under_way, answer, now_ms)
+        follower.flushes(follower.replicas.unkept())
+        return answer
+
+    asks(0)
+    leader.writes(1)
+    leader.flushes()
+    assert sum(len(part.records) for part in gets(0).parts) == 1
+    asks(0)
+    assert leader.log().high_watermark == 3
+    leader.replicas.serving.wake(0)
+    assert not answers, "the high watermark has moved, and that is all"
+    assert leader.replicas.serving.next_ms(0) == NO_HURRY_MS
+    leader.writes(1)
+    leader.flushes()
+    [part] = gets(1).parts
+    assert (len(part.records), part.high_watermark) == (1, 3)
+    asks(1)
+    leader.replicas.serving.wake(NO_HURRY_MS)
+    assert not answers
+    [part] = gets(1 + NO_HURRY_MS).parts
+    assert (len(part.records), part.high_watermark) == (0, 4)

@@ -410,3 +410,17 @@ def test_a_consumer_waits_for_a_partition_that_nobody_leads() -> None:
             assert sorted(await looking) == [b"a", b"b"]
 
     play(story)
+
+
+def test_a_consumer_asks_anew_who_leads_once_what_it_knows_is_old() -> None:
+    """K3: metadata.max.age.ms, though nothing has gone wrong."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2)
+        cluster.append("t", 0, batch(b"a"))
+        async with consumer(cluster, metadata_max_age_ms=1, fetch_max_wait_ms=5) as reader:
+            await reader.assign([("t", 0)])
+            assert await read(reader, 1) == [b"a"]
+            await until(lambda: len(cluster.calls("Metadata")) > 4)
+
+    play(story)

@@ -58,14 +58,15 @@ class SecuredSides:
             each.store.stop()
         await self.sides.__aexit__()
 
-    async def known(self) -> None:
+    async def known(self, **configs: str) -> None:
         """There is the topic, and all nodes know it."""
-        self.make()
+        self.make(**configs)
         for each in self.secured.values():
             await each.knowing
 
-    def make(self) -> None:
-        self.sides.standing.make(Topic(SECURITY, ID, (Assignment((1, 2, 3)),), dict(CONFIGS)))
+    def make(self, **configs: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        self.sides.standing.make(Topic(SECURITY, ID, (Assignment((1, 2, 3)),), CONFIGS | settings))
 
     def __getitem__(self, node: int) -> SecuredNode:
         return self.secured[node]

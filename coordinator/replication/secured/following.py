@@ -154,8 +154,11 @@ class Following:
         if read.anew:
             if self._offset != BEFORE_ALL:
                 log.warning("who may do what is read anew: it is not what it was", offset=self._offset)
-            self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.high_watermark
+            # A new leader may not know yet how far it is committed: what it has may all have been acknowledged.
+            self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.end
             book.begin()
+        elif self._until is not None:
+            self._until = min(self._until, read.end)  # of what was not committed, another leader may have less
         for batch in batches:
             if batch.next_offset <= self._offset:
                 continue

@@ -241,3 +241,48 @@ def test_changes_at_all_nodes_while_nodes_are_killed(tmp_path: Path, run: Run) -
             assert len(sure) > 3
 
     run(story)
+
+
+def test_what_an_unclean_election_cost_is_in_force_nowhere(tmp_path: Path, run: Run) -> None:
+    """By an operator's word a copy leads that lacks the last change: all go by what it has, the former leader too."""
+
+    async def story() -> None:
+        async with SecuredSides(tmp_path, 4) as nodes:
+            await nodes.known(min_insync_replicas="1", unclean_leader_election_enable="true")
+            await nodes[4].acls.create([acl("before")])
+            await nodes.all_have("before")
+            former = await nodes.leader()
+            late = [number for number in (1, 2, 3) if number != former]
+            for number in late:
+                await nodes.kill(number)
+            await nodes[4].acls.create([acl("lost")])
+            assert nodes[4].names == {"before", "lost"}
+            await nodes.kill(former)
+            for number in late:
+                await nodes.start(number)
+            await nodes.all_have("before")
+            await nodes[4].acls.create([acl("after")])
+            await nodes.start(former)
+            await nodes.all_have("before", "after")
+
+    run(story)
+
+
+def test_when_all_were_killed_nobody_is_answered_by_less_than_was_acknowledged(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with SecuredSides(tmp_path) as nodes:
+            await nodes.known()
+            for number in range(5):
+                await nodes[1].acls.create([acl(str(number))])
+            for number in (1, 2, 3):
+                await nodes.kill(number)
+            for number in (2, 3, 1):
+                again = await nodes.start(number)
+                if number == 2:
+                    await nodes.sides.leader(PLACE)
+                    assert not again.knowing.done() or again.names == set("01234")
+            for each in nodes.secured.values():
+                await each.knowing
+                assert each.names == set("01234")
+
+    run(story)

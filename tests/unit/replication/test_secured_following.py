@@ -119,6 +119,19 @@ def test_all_that_is_committed_comes_into_force_at_once_and_the_rest_as_it_comes
     assert [(each.offset, each.last_epoch) for each in leader.asked] == [(-1, -1), (0, -1), (2, 0), (3, 0), (4, 2)]
 
 
+def test_nothing_is_known_before_all_that_the_leader_has_is_committed() -> None:
+    """A leader that was killed knows a high watermark of some seconds ago, and what was acknowledged since counts."""
+    begun = SecurityRead(ErrorCode.NONE, 0, 1, 2, anew=True)
+    first = SecurityRead(ErrorCode.NONE, 0, 1, 2, records=records(0, "a"))
+    assert follow(Told(begun, first)).told == ["begin", "a"]
+    assert follow(Told(begun, first, read(2, records(1, "b")))).told == ["begin", "a", "b", "complete"]
+
+
+def test_what_a_leader_had_and_the_next_one_has_not_is_not_waited_for() -> None:
+    begun = SecurityRead(ErrorCode.NONE, 0, 1, 9, anew=True)
+    assert follow(Told(begun, read(1, records(0, "a")))).told == ["begin", "a", "complete"]
+
+
 def test_what_is_empty_is_known_at_once() -> None:
     assert follow(Told(anew(5, 5))).told == ["begin", "complete"]
 

@@ -375,6 +375,8 @@ class ClusterSide:
             self.replicas.learn_units(units[first : first + AT_ONCE], self._now_ms())
             self.settle()
         self.settle()
+        if self.logs.left_files:
+            self._tasks.start(asyncio.to_thread(self.logs.clear_away))
         for listener in self._learners:
             listener(changes)
 

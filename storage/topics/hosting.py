@@ -44,8 +44,8 @@ class Hosting(Topics):
         """
         with self._changing:
             for topic in topics:
-                self._check_same(topic)
                 self._finish_deletion_of(topic.name)
+                self._check_same(topic)
             room = self.settings.max_partitions - len(self._logs) - len(self._broken)
             names = self._files.names(self.data_dir)
             many = sum(len(topic.held or ()) for topic in topics) >= FEW_PARTITIONS

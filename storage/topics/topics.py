@@ -376,9 +376,10 @@ class Topics(Listeners):
 
     def clear_away(self) -> None:
         """Remove the files of all topics that were hidden; the next start goes on with what is left."""
-        going = [entry for entry in self._catalog.values() if entry.going]
+        going: list[CatalogEntry] = []
         try:
-            with self._changing:
+            with self._changing:  # what is going is looked up in it: meanwhile one may be made again by that name
+                going = [entry for entry in self._catalog.values() if entry.going]
                 self._finish_deletions(going)
         except OSError as error:
             names = called([entry.name for entry in going])

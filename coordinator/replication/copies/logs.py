@@ -203,6 +203,7 @@ class StoredLogs:
         self._clock_ms = clock_ms
         self._open: dict[TopicPartition, StoredLog] = {}
         self._last = LastRead()
+        self._left = False
 
     def get(self, place: TopicPartition) -> StoredLog | None:
         """A log that was opened here before."""
@@ -300,8 +301,22 @@ class StoredLogs:
         self._open.pop(place, None)
         try:
             self._broker.drop(place.topic, [place.partition])
+            self._left = True
         except StorageError as error:
             logger.warning("copy not deleted", partition=str(place), error=str(error))
+
+    @property
+    def left_files(self) -> bool:
+        """Whether copies were deleted of which the files are there, since it was asked last."""
+        left, self._left = self._left, False
+        return left
+
+    def clear_away(self) -> None:
+        """Remove the files of copies that were deleted. In any thread."""
+        try:
+            self._broker.clear_away()
+        except StorageError as error:
+            logger.warning("files of deleted copies not removed", error=str(error))
 
     def _set_aside_former(self, name: str, topic_id: bytes) -> None:
         """What is held of a former topic of the name becomes stray: another topic's records are never mixed with it."""

@@ -24,9 +24,10 @@ def arguments() -> argparse.Namespace:
 
 
 def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
-    """Three to five nodes, as the seed says; every other one has groups. Where elections may lose records, groups lose
-    what was promised as well, so there are none."""
-    return Weather(nodes=3 + seed % 3, unclean=unclean, groups=2 if groups and not unclean and seed % 2 else 0)
+    """Three to five nodes, as the seed says; every other one has groups, every fifth the storage engine. Where records
+    may be lost by elections, groups lose what was promised as well: there are none."""
+    members = 2 if groups and not unclean and seed % 2 else 0
+    return Weather(nodes=3 + seed % 3, unclean=unclean, groups=members, real=groups and seed % 10 in (0, 5))
 
 
 def results(options: argparse.Namespace) -> Iterator[Result]:

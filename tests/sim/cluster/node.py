@@ -88,6 +88,7 @@ class SimNode:
         node_id: int,
         settings: Settings,
         answered: Callable[[Answered], None] | None = None,
+        make_disk: Callable[[str], Disk] = Disk,
     ) -> None:
         """answered: hears of each answer about a group. None: nobody asks for groups here."""
         self.world = world
@@ -98,7 +99,8 @@ class SimNode:
         self.settings = settings
         self._answered = answered
         self.groups: SimGroups | None = None
-        self.disk = Disk(self._new_directory())
+        self._make_disk = make_disk
+        self.disk = make_disk(self._new_directory())
         self.unclean = False
         self.life = 0
         self.alive = False
@@ -155,7 +157,7 @@ class SimNode:
 
     def lose_disk(self) -> None:
         """While it is down: a new disk is put in."""
-        self.disk = Disk(self._new_directory())
+        self.disk = self._make_disk(self._new_directory())
         self.trace(f"{self.name} gets a new disk, directory {self.disk.directory}")
 
     def freeze(self, for_ms: int) -> None:

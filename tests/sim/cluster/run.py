@@ -9,10 +9,12 @@ from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
+from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.checkers import Stale
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
 from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import LAG_MS, SimNode
+from tests.sim.cluster.real_disk import RealDisk
 from tests.sim.cluster.seat import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
 from tests.sim.world import START_MS, Violated, World
@@ -36,6 +38,8 @@ class Weather:
     unclean: bool = False
     groups: int = 0
     """So many, with members; 0: records are written to the shards' logs as to any."""
+    real: bool = False
+    """The storage engine on files in memory, instead of a model of logs."""
 
 
 @dataclass(slots=True)
@@ -62,7 +66,8 @@ class Run:
         self.promises = Promises()
         self.stale = Stale(self.world)
         answered = self.stale.answered if weather.groups else None
-        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings, answered) for each in ids]
+        disk = RealDisk if weather.real else Disk
+        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk) for each in ids]
         self.book = Book()
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises)
         self.producers: list[Producer] = []

@@ -37,6 +37,12 @@ def test_clusters_in_bad_weather(seed: int) -> None:
     assert not result.violation, f"{result.violation}\npython -m tests.sim.cluster --seed {seed} --trace FILE"
 
 
+def test_a_cluster_over_the_storage_engine_in_bad_weather() -> None:
+    result = run_seed(0, Weather(lasts_ms=10_000, groups=1, real=True))
+    assert not result.violation
+    assert result.census["acked"] > 300
+
+
 def test_a_run_is_the_same_twice() -> None:
     weather = Weather(lasts_ms=6_000)
     assert run_seed(5, weather).digest == run_seed(5, weather).digest

@@ -119,6 +119,11 @@ def test_a_copy_of_a_former_topic_of_the_name_is_set_aside_and_never_mixed() -> 
     assert logs.topic_id(PLACE) == OTHER_ID, "what is deleted is the former one"
     logs.delete(PLACE, OTHER_ID)
     assert (logs.topic_id(PLACE), logs.get(PLACE)) == (None, None)
+    assert (logs.left_files, logs.left_files) == (True, False)
+    assert "orders-1" in disk.names("/data")
+    logs.clear_away()
+    assert "orders-1" not in disk.names("/data")
+    assert logs.open(PLACE, b"k" * 16).end == 0
 
 
 def test_all_that_is_newly_assigned_is_taken_in_at_once_with_the_settings_a_log_goes_by() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -528,3 +529,34 @@ def test_a_directory_that_was_gone_at_the_start_and_is_back() -> None:
     log = broker.log("t", 0)
     assert (log.end_offset, log.high_watermark) == (1, 1)
     assert broker.troubles.current() == ()
+
+
+def test_a_topic_that_is_made_again_before_its_former_files_are_gone_is_held() -> None:
+    """A cluster's topic that was deleted and made again could be held by no node until that started anew (cluster
+    seed 0 over real logs)."""
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0, 1)])
+    put(broker, 0, b"former")
+    broker.drop("t", [0, 1])
+    assert broker.host([topic(0, topic_id=OTHER_ID)]) == {}
+    assert broker.log("t", 0).end_offset == 0
+    assert broker.topic("t").id == OTHER_ID
+
+
+def test_what_is_made_again_while_files_are_cleared_away_is_not_cleared_away() -> None:
+    """Which ones are going was looked up before the turn came to clear them away."""
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0)])
+    put(broker, 0, b"former")
+    broker.drop("t", [0])
+    with broker._changing:
+        clearing = threading.Thread(target=broker.clear_away)
+        clearing.start()
+        clearing.join(0.05)  # it waits for its turn by now, or will; both end well
+        broker._finish_deletion_of("t")
+        broker._save({})
+        disk.make_dir("/data/t-0")
+    clearing.join()
+    assert disk.is_dir("/data/t-0")

@@ -20,7 +20,7 @@ from tests.sim.cluster.disk import Batch, Disk, SimLog
 from tests.sim.cluster.logs import LogModel
 from tests.unit.storage.logs import T0, batch
 
-SEGMENT_BYTES = 4_096
+SEGMENT_BYTES = 32_768
 RECORD_BYTES = 150
 """A batch of one record is about so large: by it what is asked for is counted."""
 
@@ -144,7 +144,12 @@ class RealDisk(Disk):
     def open(self, place: TopicPartition, topic_id: bytes) -> RealLog:
         if place in self.failing:
             raise LogBroken(f"{place}: the disk says EIO")
-        held, stored = self.models.get(place), self.stored.open(place, topic_id)
+        stored = self.stored.open(place, topic_id)
+        others = [each for each in self.models if each.topic == place.topic and self.models[each][0] != topic_id]
+        for former in others:
+            del self.models[former]  # all of a former topic is set aside at once
+            self.logs.pop(former, None)
+        held = self.models.get(place)
         if held is None or held[0] != topic_id:
             self.logs.pop(place, None)
             held = self.models[place] = (topic_id, LogModel())

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ConfigResource,
+    NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -29,6 +32,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 TOPIC = "orders"
 PATIENCE_S = 60.0
+NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._NOENT)
 OWN = "listener.name.replication."
 
 
@@ -66,7 +70,6 @@ def of(node: str, user: str, password: str) -> dict[str, object]:
         "sasl.username": user,
         "sasl.password": password,
         "log_level": 0,
-        "socket.timeout.ms": 5_000,
     }
 
 
@@ -152,6 +155,20 @@ def test_what_is_taken_from_somebody_at_one_node_is_taken_at_all_of_them(secured
     shown = set(secured.admin(2).list_topics(timeout=10).topics)
     assert "__security" not in shown
     assert TOPIC in shown
+    unknown = secured.admin(2)
+    for asked in (
+        unknown.delete_topics(["__security"]),
+        unknown.create_partitions([NewPartitions("__security", 2)]),
+        unknown.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "__security")]),
+        unknown.list_offsets({TopicPartition("__security", 0): OffsetSpec.earliest()}),
+        unknown.delete_records([TopicPartition("__security", 0, 1)]),
+    ):
+        for result in asked.values():
+            with pytest.raises(KafkaException) as refused:
+                result.result(PATIENCE_S)
+            assert refused.value.args[0].code() in NO_SUCH_TOPIC, refused.value
+    with pytest.raises(KafkaException):
+        unknown.create_topics([NewTopic("__security", 1)])["__security"].result(PATIENCE_S)
     denied = rights(AclOperation.ALL, permission=AclPermissionType.DENY)
     for result in secured.admin(1).create_acls(denied).values():
         result.result(PATIENCE_S)

@@ -96,7 +96,7 @@ class Secured:
         """Whether alice may see the topic, as this node has it; LookupError where she is not known there."""
         client = AdminClient(of(self.cluster.nodes[node].kafka_address, "alice", "pencil"))
         try:
-            return TOPIC in client.list_topics(timeout=5).topics
+            return TOPIC in client.list_topics(timeout=30).topics
         except KafkaException as error:
             raise LookupError from error
 
@@ -177,9 +177,14 @@ def test_what_is_taken_from_somebody_at_one_node_is_taken_at_all_of_them(secured
     nodes[1].kill()
     assert not secured.sees(2), "what was taken stays so, whoever dies"
     assert not secured.sees(3)
-    made = json.loads(
-        muster("tokens", "create", "--bootstrap", nodes[2].address, "--name", "ci", "-o", "json", token=secured.token)
-    )
+    patience = Patience(PATIENCE_S)
+    while True:  # it may be answered that nobody leads yet
+        try:
+            at = ("--bootstrap", nodes[2].address)
+            made = json.loads(muster("tokens", "create", *at, "--name", "ci", "-o", "json", token=secured.token))
+            break
+        except AssertionError:
+            assert patience.lasts(), "node 2 to make a token"
     patience = Patience(PATIENCE_S)
     while True:
         try:

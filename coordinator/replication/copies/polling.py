@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import structlog
+
 from muster.coordinator.cluster.controller.events import Offline
-from muster.coordinator.cluster.facts import NO_EPOCH
+from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
 from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.wire.links import Links
 from muster.coordinator.replication.wire.reaching import LinkError
+
+logger = structlog.get_logger("muster.replication")
 
 POLL_WAIT_MS: Final = 500
 DEADLINE_S: Final = 5.0
@@ -43,6 +47,8 @@ class Polling:
         self._learned = learned
         self._broke = broke
         self._asking: asyncio.Task[bool] | None = None
+        self._offline: dict[TopicPartition, str] = {}
+        """What is offline here, as far as the log of this node has it."""
 
     async def run(self) -> None:
         while True:
@@ -69,6 +75,7 @@ class Polling:
             return False
         if epoch != self._replicas.node_epoch:
             self._replicas.registered(epoch)
+        self._tell_offline()
         offline = tuple(
             Offline(topic_id, place.partition, why) for place, (topic_id, why) in sorted(self._replicas.offline.items())
         )
@@ -81,6 +88,15 @@ class Polling:
             self._broke(controller)
             return False
         return await self._take(answer, epoch)
+
+    def _tell_offline(self) -> None:
+        """F9: whoever reads this node's log is to know why others lead."""
+        before, self._offline = self._offline, {place: why for place, (_, why) in self._replicas.offline.items()}
+        for place, why in self._offline.items():
+            if before.get(place) != why:
+                logger.warning("offline here: another copy is to lead, if there is one", partition=str(place), why=why)
+        for place in before.keys() - self._offline.keys():
+            logger.info("not offline here any more", partition=str(place))
 
     async def _take(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:

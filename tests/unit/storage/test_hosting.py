@@ -292,6 +292,19 @@ def test_with_its_last_partition_a_topic_leaves() -> None:
     assert broker.topic("t").id == OTHER_ID
 
 
+def test_another_topic_of_the_name_may_come_before_the_files_of_the_last_are_gone() -> None:
+    """A topic that is deleted and made again at once: nobody has cleared away in between."""
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.host([topic(0, 2)])
+    put(broker, 2, b"old")
+    broker.drop("t", [0])
+    broker.drop("t", [2])
+    assert broker.host([topic(2, topic_id=OTHER_ID)]) == {}
+    assert (broker.topic("t").id, broker.end_offset("t", 2)) == (OTHER_ID, 0)
+    assert not disk.exists("/data/t-0")
+
+
 def test_a_removal_is_finished_by_the_next_start_or_before_the_partition_comes_again() -> None:
     for again in (True, False):
         disk = MemoryFiles()

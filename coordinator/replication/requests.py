@@ -58,6 +58,8 @@ class CommittingSide(Side, Protocol):
 
     def begins(self, places: Iterable[TopicPartition]) -> None: ...
 
+    def unwritable(self, place: TopicPartition, why: str) -> bool: ...
+
 
 @dataclass(eq=False, slots=True)
 class Ordered(Arrival):
@@ -99,7 +101,7 @@ class ClusterCommit(GroupCommit):
             super()._append(partition, lot, now_ms, enough)
 
     def _append_ready(self, partition: Place, lot: Arrived, now_ms: int, looked: bool) -> int:
-        results = self._results(partition, lot, now_ms, looked)
+        results = self._past_a_disk(partition, self._results(partition, lot, now_ms, looked))
         waiting = self._waiting
         for arrival, result in zip(lot, results, strict=False):
             done = arrival.done
@@ -116,6 +118,13 @@ class ClusterCommit(GroupCommit):
             else:
                 self._kept.setdefault(partition, []).append((done, result))
         return len(results)
+
+    def _past_a_disk(self, partition: Place, results: Sequence[Appended | Exception]) -> Sequence[Appended | Exception]:
+        """Where the disk refuses, others may have room: they lead instead, and producers go there."""
+        refused = next((each for each in results if is_of_the_disk(each)), None)
+        if refused is None or not self._side.unwritable(place := TopicPartition(*partition), str(refused)):
+            return results
+        return [self._broker.gone(place) if is_of_the_disk(each) else each for each in results]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Who waits is put down before the followers are told: they wait for what was appended in this leader epoch."""
@@ -159,6 +168,10 @@ class ClusterCommit(GroupCommit):
                 "They may yet survive; an idempotent producer can safely send them again."
             )
         return self._broker.gone(place)
+
+
+def is_of_the_disk(result: Appended | Exception) -> bool:
+    return isinstance(result, StorageError) and isinstance(result.__cause__, OSError)
 
 
 def waits_for_all(arrival: Arrival) -> bool:

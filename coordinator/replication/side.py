@@ -286,6 +286,11 @@ class ClusterSide:
         self.replicas.broke(place, why)
         self._settle_soon()
 
+    def unwritable(self, place: TopicPartition, why: str) -> bool:
+        """See `Replicas.unwritable`."""
+        self._settle_soon()
+        return self.replicas.unwritable(place, why)
+
     async def ask_to_shut_down(self) -> ShutdownAnswered:
         """A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
         LinkError."""

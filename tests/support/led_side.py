@@ -79,6 +79,9 @@ class LedSide:
             self.replicas.begins(place)
         self.settle()
 
+    def unwritable(self, place: TopicPartition, why: str) -> bool:
+        return self.replicas.unwritable(place, why)
+
     # What happens.
 
     def hears(self, *topics: TopicView, nodes: tuple[NodeView, ...] = ()) -> None:

@@ -173,6 +173,15 @@ class Roles:
         """A log could not be read or written."""
         self._broke(unit_of(place), why)
 
+    def unwritable(self, place: TopicPartition, why: str) -> bool:
+        """A log led here takes no records, for want of room or by a fault of the disk. Where another copy is
+        in sync that one is to lead it, as if the log was broken, and True is returned; else it is read from here."""
+        led = self.led.get(place)
+        if led is None or len(led.leader.in_sync.committed) < 2:
+            return False
+        self.broke(place, why)
+        return True
+
     def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False) -> None:
         """A log failed (F9): its unit goes offline here, and the controller is told with the next poll."""
         ids = {half: topic.topic_id for half in halves(unit) if (topic := self._image.topics.get(half.topic))}

@@ -24,6 +24,8 @@ class Side(Protocol):
 
     def broken(self, place: TopicPartition, why: str) -> None: ...
 
+    def unwritable(self, place: TopicPartition, why: str) -> bool: ...
+
 
 def unit(shard: int) -> TopicPartition:
     return TopicPartition(OFFSETS, shard)
@@ -64,6 +66,8 @@ class ShardGroupLog(BrokerGroupLog):
             if self._broker.log(topic, shard).failure is not None:
                 # It takes nothing more until the process starts anew: another copy is to lead.
                 self._side.broken(TopicPartition(topic, shard), str(error))
+            elif error.no_room and topic == OFFSETS and self._side.unwritable(TopicPartition(topic, shard), str(error)):
+                raise LogFailed(str(error)) from error  # here it is over, be there room again or not
             raise
 
     def _fetch(self, topic: str, shard: int, offset: int) -> Fetched:

@@ -75,6 +75,37 @@ async def read(side: LedSide, offset: int = 0, max_wait_ms: int = 0) -> Any:
     return [record.value for record in decode_records(found.records, offset)], found.high_watermark
 
 
+# -- a disk that refuses --------------------------------------------------------------------------------------
+
+
+def test_a_leader_without_room_lets_another_lead() -> None:
+    """It would refuse producers until somebody made room, while those in sync with it have some (F9)."""
+
+    async def story(side: LedSide) -> None:
+        side.files.capacity = side.files.used()
+        assert isinstance(await refusal(begin(side, b"a")), NotLeaderOrFollower)
+        assert "No space left on device" in side.replicas.offline[ORDERS][1]
+        assert PAID not in side.replicas.offline, "nothing was refused there yet"
+
+    play(story)
+
+
+def test_a_leader_without_room_goes_on_where_nobody_else_is_in_sync() -> None:
+    """What it has can be read."""
+
+    async def story(side: LedSide) -> None:
+        begin(side, b"a")
+        await turn()
+        side.flushes()
+        side.follows()
+        side.hears(topic(partition(isr=(HERE,), version=1)))
+        side.files.capacity = side.files.used()
+        assert "No space left" in str(await refusal(begin(side, b"b", acks=ONE)))
+        assert (await read(side), side.replicas.offline) == (([b"a"], 1), {})
+
+    play(story)
+
+
 # -- produce ----------------------------------------------------------------------------------------------
 
 

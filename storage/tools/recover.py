@@ -20,7 +20,7 @@ from muster.storage.segments.summaries import load_summaries, save_summaries
 from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
 from muster.storage.tools.resume import gaps
 from muster.storage.topics.catalog import load_catalog
-from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, PRIVATE_POINTS, RECOVERY_POINTS
+from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, PRIVATE_POINTS, RECOVERY_POINTS, count_as_another
 from muster.storage.topics.private_points import furthest
 from muster.storage.types import TopicPartition
 
@@ -50,6 +50,7 @@ class Cut:
 def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> list[Cut]:
     """Find all damage in every partition and take it out; with `dry_run` only say what would go.
 
+    Where a copy of a cluster's topic loses something, the directory counts as another disk's from the next start on.
     DataDirectoryError while a node is using the directory.
     """
     disk: Files = files or RealFiles()
@@ -72,6 +73,9 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
                 durable = points.get(tp, 0) if owners.get(entry.name, entry.id) == entry.id else 0
                 cuts += find_cuts(disk, data_dir, tp, entry.compacted, durable, entry.holed)
         if cuts and not dry_run:
+            if any(catalog[cut.topic].topic().held is not None for cut in cuts):
+                # What is taken out may have been acknowledged: until it is copied anew, this copy is to lead nothing.
+                count_as_another(disk, data_dir)
             _lower_recovery_points(disk, data_dir, cuts)
             for _, of_one in groupby(cuts, key=lambda cut: (cut.topic, cut.partition)):
                 _apply(disk, list(of_one))

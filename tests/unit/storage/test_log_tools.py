@@ -1,6 +1,7 @@
 """Dump, verify and recover: they see all damage, change nothing unless told to, and what they cut is good."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -205,6 +206,23 @@ def left_after_recovery(disk: MemoryFiles, ends_at: int) -> list[bytes]:
     assert values(read_all(broker.log("t", 0))) == [*left, b"new"]
     broker.close()
     return left
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_copy_of_a_cluster_that_recover_took_something_from_is_another_disk_s(shared: bool) -> None:
+    """What is gone may have been acknowledged: such a copy is in sync with nobody before it has copied that anew (C3)."""
+    disk = disk_with(8)
+    broker = open_broker(disk, **SMALL)
+    if shared:
+        broker.host([replace(broker.topic("t"), held=(0, 1))])
+    broker.close()
+    flip(disk, FIRST, 100)
+    for dry_run in (True, False):
+        assert b"directory.id=" in disk.content("/data/meta.properties")
+        assert recover_dir("/data", dry_run=dry_run, files=disk)
+    assert (b"directory.id=" not in disk.content("/data/meta.properties")) is shared
+    open_broker(disk, **SMALL).close()
+    assert b"directory.id=" in disk.content("/data/meta.properties")
 
 
 def test_recover_leaves_a_directory_in_use_alone() -> None:

@@ -22,8 +22,8 @@ def spread(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The units that need other replicas, or the same in another order, with these replicas.
 
-    nodes: who is to have replicas; those of others move. factor: how many each unit gets; None: as many as it has,
-    where there are so many nodes. Replicas of a unit are in as many racks as there are. Raises
+    nodes: who is to have replicas; those of others move. factor: how many each unit gets; None: as many as it has, for
+    nobody loses one unasked while a node is down. Replicas of a unit are in as many racks as there are. Raises
     INVALID_REPLICATION_FACTOR (38).
 
     >>> places = {TopicPartition("orders", number): (1,) for number in range(3)}
@@ -37,6 +37,13 @@ def spread(
         raise CoordinatorError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {factor}: it must be at least 1 and at most the {len(racks)} nodes that take replicas",
+        )
+    most = max(assigned, key=lambda unit: len(assigned[unit]), default=None)
+    if factor is None and most is not None and len(assigned[most]) > len(racks):
+        raise CoordinatorError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{most} has {len(assigned[most])} replicas, and {len(racks)} nodes are up that would take them: nodes "
+            "that are down count for none; wait until they are back, or say how many replicas there are to be",
         )
     return _Spreading(racks, assigned, factor).changed()
 

@@ -80,3 +80,10 @@ def test_afterwards_no_node_has_two_more_than_another_and_a_second_time_changes_
         load.update(node for unit, each in after.items() if unit.topic in topics for node in each)
         assert max(load.values()) - min(load.values()) < 2
     assert spread(after, nodes) == {}
+
+
+def test_no_replica_is_given_up_unasked() -> None:
+    """While a node is down for a moment: all of the cluster would have had a copy less, and nothing left to lose."""
+    with pytest.raises(CoordinatorError, match="t-1 has 3 replicas, and 2 nodes are up that would take them"):
+        spread(units("t", (1,), (1, 2, 3)), [Place(1), Place(2)])
+    assert spread(units("t", (1, 2, 3)), [Place(1), Place(2)], factor=2)

@@ -157,7 +157,7 @@ class Engine:
         self._stepper.finish_drafts(slot, now_ms)  # what it has promised is read again
         # From here on it is wanted: one that was unloaded may fall, and be tried again.
         slot.status = ShardStatus.LOADING
-        job = LoadJob(shard, self._make_shard(self._limits, shard), self._log)
+        job = self._load_of(shard)
         self._loads.begin(job)
         if self._loads_elsewhere:
             self._loads.queue(job)
@@ -168,6 +168,13 @@ class Engine:
             self.load_failed(job, error)
         else:
             self.loaded(job, now_ms)
+
+    def _load_of(self, shard: int) -> LoadJob:
+        return LoadJob(shard, self.new_core(shard), self._log)
+
+    def new_core(self, shard: int) -> Core:
+        """One that knows nothing yet."""
+        return self._make_shard(self._limits, shard)
 
     @property
     def loading(self) -> bool:

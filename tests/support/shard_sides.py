@@ -11,6 +11,7 @@ from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.types import Limits
 from muster.coordinator.replication.shards.coordinating import Coordinating
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
+from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -38,8 +39,9 @@ class ShardNode:
         self.coordinating = Coordinating(
             node.side, session_ms=session_ms, on_refusal=True, failed=unheard, now_ms=node.now_ms
         )
+        group_log = ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES)
         self.engine = LedEngine(
-            ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES),
+            group_log,
             SHARDS,
             Limits(initial_rebalance_delay_ms=0, min_session_timeout_ms=100),
             authority=self.coordinating,
@@ -48,7 +50,8 @@ class ShardNode:
         )
         self.engine.submit_all(TopicsChanged({"t": 4}, ids={"t": b"t" * 16}))
         self.driver = Driver(self.engine, clock, max_parked=1_000, on_notice=self._noticed, on_fatal=self.fatal.append)
-        self.coordinating.start(self.engine, self.driver, clock.now_ms)
+        self.warming = Warming(group_log, SHARDS, self.engine.new_core, lambda: node.side.replicas.copies)
+        self.coordinating.start(self.engine, self.driver, clock.now_ms, self.warming)
 
     def _noticed(self, notice: GroupChanged) -> None:
         pass

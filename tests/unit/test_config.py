@@ -20,7 +20,7 @@ from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.limits import limits_of
 from tests.support.plugins import Deals
 
-AWAITED = {"leader_replication_throttled_rate", "follower_replication_throttled_rate", "offsets_warm_replicas"}
+AWAITED = {"leader_replication_throttled_rate", "follower_replication_throttled_rate"}
 """Settings of a cluster of which nothing is there yet."""
 
 OPEN = {"allow.insecure.listeners": "true"}

@@ -15,6 +15,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.replication.shards.asking import Asking, Led
 from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.replication.shards.takeovers import Takeovers
+from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.replication.side import ClusterSide, monotonic_ms
 from muster.coordinator.replication.tasks import Failed, Tasks
 from muster.coordinator.replication.wire.links import address_in
@@ -74,13 +75,17 @@ class Coordinating:
             now_ms=now_ms,
             failed=failed,
         )
+        self._warming: Warming | None = None
         self._engine: LedEngine
         self._driver: Driver
         self._clock_ms: Callable[[], int]
 
-    def start(self, engine: LedEngine, driver: Driver, clock_ms: Callable[[], int]) -> None:
-        """Serve what this node leads from now on. clock_ms: the driver's time."""
-        self._engine, self._driver, self._clock_ms = engine, driver, clock_ms
+    def start(
+        self, engine: LedEngine, driver: Driver, clock_ms: Callable[[], int], warming: Warming | None = None
+    ) -> None:
+        """Serve what this node leads from now on. clock_ms: the driver's time. warming: keeps ready what it may lead
+        later (`offsets.warm.replicas`)."""
+        self._engine, self._driver, self._clock_ms, self._warming = engine, driver, clock_ms, warming
         self._learned()
         self._side.on_learned(self._learned)
         self._side.on_moved(self._moved)
@@ -89,6 +94,8 @@ class Coordinating:
             self._gain(place)
         self._takeovers.begin()
         self._tasks.start(self._look_on())
+        if warming is not None:
+            self._tasks.start(warming.run())
 
     def on_lost(self, listener: Callable[[int], None]) -> None:
         """Call it with each shard that this node serves no more: whoever is connected for its groups is to go."""
@@ -185,7 +192,11 @@ class Coordinating:
         self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)
-        self._engine.load_shard(shard, now_ms)
+        warm = None if self._warming is None else self._warming.take(shard)
+        if warm is None:
+            self._engine.load_shard(shard, now_ms)
+        else:
+            self._engine.take_over(shard, warm, now_ms)
         self._dry.add(shard)
         self._driver.wake()
         self._asking.soon()

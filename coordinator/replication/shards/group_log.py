@@ -7,6 +7,7 @@ from muster.coordinator.cluster.facts import OFFSETS, TopicPartition, halves
 from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.shards.tail import StoredTail
 from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog
 from muster.coordinator.runtime.ports import Entry, LogFailed
 from muster.storage.broker.broker import Broker
@@ -58,6 +59,10 @@ class ShardGroupLog(BrokerGroupLog):
             super().append(shard, groups, ledger, now_ms)
         finally:  # a part of it may have been written
             self._side.written(halves(place))
+
+    def tail(self, topic: str, shard: int) -> StoredTail:
+        """One half, to be read as it grows (G8)."""
+        return StoredTail(self._broker, topic, shard)
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         try:

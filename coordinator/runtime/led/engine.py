@@ -8,6 +8,7 @@ its `Authority` also calls
     engine.moved(shard, by_ms, now_ms)           before that, by how much its deadlines come later
     engine.starve(shard, why, now_ms)            nothing can be written for now; `feed` once it can
     engine.late(now_ms)                          every now and then: who has waited too long is answered
+    engine.take_over(shard, warm, now_ms)    as load_shard, from what was kept ready of it (G8)
     engine.load_shard(shard, now_ms), leave(shard, why, now_ms)
 
 in the driver's thread, and sees to it that the driver looks for what may be told then.
@@ -24,6 +25,7 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.led.authority import Authority
 from muster.coordinator.runtime.led.stepper import LedStepper
+from muster.coordinator.runtime.led.warm import WarmJob, WarmShard
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.metrics import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
@@ -53,6 +55,7 @@ class LedEngine(Engine):
         self._commit_timeout_ms = commit_timeout_ms
         self._now_ms = 0
         self._thin: set[int] = set()
+        self._warm: dict[int, WarmShard] = {}
         super().__init__(log, shards, limits, *args, **kwargs)
         for slot in self._slots:
             slot.status = ShardStatus.UNLOADED
@@ -142,6 +145,14 @@ class LedEngine(Engine):
                 self._deadlines.answered(slot, now_ms)
         return late
 
+    def take_over(self, shard: int, warm: WarmShard, now_ms: int) -> None:
+        """As `load_shard`, and nobody else may use `warm` from here on. A shard that falls is loaded from its log."""
+        self._warm[shard] = warm
+        try:
+            self.load_shard(shard, now_ms)
+        finally:
+            self._warm.pop(shard, None)
+
     def leave(self, shard: int, why: str, now_ms: int) -> None:
         """The shard is another's, or may be: nothing more is said of it (G1)."""
         slot = self._slots[shard]
@@ -149,6 +160,10 @@ class LedEngine(Engine):
         if slot.status is not ShardStatus.UNLOADED or slot.unanswered or slot.held:
             self._now_ms = now_ms
             self._stepper.leave(slot, why, now_ms)
+
+    def _load_of(self, shard: int) -> LoadJob:
+        warm = self._warm.pop(shard, None)
+        return super()._load_of(shard) if warm is None else WarmJob(shard, self.new_core(shard), self._log, warm=warm)
 
     def _excuse(self, slot: Slot, kind: type[Event]) -> Reply:
         return self._stepper.answers.excuse(slot, kind)

@@ -33,6 +33,7 @@ from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
+from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.replication.side import Around, ClusterSide, Seated, monotonic_ms, wall_ms
 from muster.coordinator.replication.view import ImageView
 from muster.coordinator.replication.wire.door import NodeDoor
@@ -232,7 +233,10 @@ class Joined:
         assert isinstance(engine, LedEngine), "it was made by `engine`"
         self._fail = fail
         self._coordinating.on_lost(sessions.end_shard)
-        self._coordinating.start(engine, driver, clock_ms)
+        warming = None
+        if self._settings.offsets_warm_replicas:
+            warming = Warming(self.group_log, self.shards, engine.new_core, lambda: self.side.replicas.copies)
+        self._coordinating.start(engine, driver, clock_ms, warming)
         self.side.failure.add_done_callback(self._side_failed)
 
     # What its gRPC door offers.

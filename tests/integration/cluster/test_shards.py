@@ -73,6 +73,42 @@ def test_a_commit_is_answered_once_it_is_on_two_and_survives_its_coordinator(tmp
     play(tmp_path, story)
 
 
+def test_g8_whoever_follows_is_ready_to_take_over(tmp_path: Path) -> None:
+    """What was committed is in memory already; the rest is read when it is needed."""
+
+    async def story(sides: ShardSides) -> None:
+        old = await sides.coordinator()
+        for offset in range(10):
+            assert await until_committed(sides, old, offset) is NONE
+        ready = {id(await kept_ready(sides, node)) for node in sides.of.values() if node is not old}
+        assert len(ready) == 2
+        await sides.kill(old.node)
+        new = await sides.coordinator()
+        assert (await until_fetched(sides, new)) == (NONE, 9)
+        assert id(new.engine.core(0)) in ready
+        assert await committed(new, 10) is NONE
+
+    play(tmp_path, story)
+
+
+async def until_committed(sides: ShardSides, node: ShardNode, offset: int) -> ErrorCode:
+    while (code := await committed(node, offset)) in AWAY:
+        sides.happened.clear()
+        await sides.happened.wait()
+    return code
+
+
+async def kept_ready(sides: ShardSides, node: ShardNode) -> object:
+    """The core of the shard, with all that was written: told by its leader that it is committed."""
+    log = node.node.log(SHARD)
+    while log.high_watermark < log.end_offset:
+        sides.happened.clear()
+        await sides.happened.wait()
+    while node.warming.take_some():
+        pass
+    return node.warming._warm[0].core
+
+
 class Member:
     """Of a classic group, as its requests say it."""
 

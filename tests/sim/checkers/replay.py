@@ -145,6 +145,14 @@ def hard_groups(shard: Shard) -> dict[str, object]:
     return {group_id: hard for group_id, hard in found.items() if hard != NOTHING}
 
 
+def hard_shard(shard: Shard) -> dict[str, object]:
+    """All that a replay has to give back."""
+    state = shard.state
+    of_the_node = (state.stalls, state.takeovers, state.numbers_passed, state.losses_mended, state.farewells)
+    beside = {what: getattr(state, what) for what in BESIDE}
+    return {"groups": hard_groups(shard), "ledgers": shard.ledgers, "node": of_the_node, **beside}
+
+
 NOTHING = (None, None, None, None)
 
 

@@ -48,7 +48,7 @@ class NotedEngine:
 class Stage:
     """Node 1, and a shard that it leads as soon as `gain` says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, warming: Any = None) -> None:
         self.now_ms = 10_000
         self.settlers: list[Callable[[], None]] = []
         self.replicas = SimpleNamespace(
@@ -74,7 +74,7 @@ class Stage:
         self.coordinating.on_lost(self.lost.append)
         self.engine: Any = NotedEngine()
         driver: Any = SimpleNamespace(wake=lambda: None)
-        self.coordinating.start(self.engine, driver, lambda: AHEAD + self.now_ms)
+        self.coordinating.start(self.engine, driver, lambda: AHEAD + self.now_ms, warming)
         self.cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2)
 
     def gain(self, epoch: int = EPOCH) -> None:
@@ -109,9 +109,9 @@ class Stage:
         self.settle()
 
 
-def play(story: Callable[[Stage], None]) -> None:
+def play(story: Callable[[Stage], None], warming: Any = None) -> None:
     async def run() -> None:
-        stage = Stage()
+        stage = Stage(warming)
         story(stage)
         await stage.coordinating.stop()
 
@@ -146,6 +146,36 @@ def test_g1_it_is_loaded_when_the_unit_is_gained_and_left_when_it_is_lost() -> N
         assert not stage.coordinating.leads(NUMBER)
 
     play(story)
+
+
+class OneReady:
+    """What is kept ready of one shard, once."""
+
+    def __init__(self) -> None:
+        self.ready: list[object] = [object()]
+
+    def take(self, shard: int) -> object | None:
+        assert shard == NUMBER
+        return self.ready.pop() if self.ready else None
+
+    async def run(self) -> None: ...
+
+
+def test_g8_what_was_kept_ready_is_taken_over_and_otherwise_it_is_loaded() -> None:
+    warming = OneReady()
+    (ready,) = warming.ready
+
+    def story(stage: Stage) -> None:
+        stage.gain()
+        assert stage.engine.told == [("take_over", NUMBER, ready)]
+        stage.engine.served = True
+        stage.prove(10_100)
+        stage.lose()
+        stage.engine.take()
+        stage.gain(EPOCH + 2)
+        assert stage.engine.take()[0] == "load_shard"
+
+    play(story, warming)
 
 
 def test_g5_in_its_next_epoch_it_goes_on_and_in_a_later_one_it_is_loaded_anew() -> None:

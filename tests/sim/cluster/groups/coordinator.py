@@ -9,15 +9,21 @@ from muster.coordinator.cluster.image import Changes
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Planned, Request, TopicsChanged
 from muster.coordinator.core.plan import PlanRequest, planned
+from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.shards.asking import those_let_go
 from muster.coordinator.replication.shards.coordinating import Coordinating
+from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.warm import WarmJob
+from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
+from tests.sim.checkers.replay import hard_shard
 from tests.sim.cluster.groups.log import SimGroupLog
 from tests.sim.cluster.network import Refused
 
@@ -186,6 +192,25 @@ class SimCoordinating(Coordinating):
             self._node.later(0, self._see)
 
 
+class ComparingEngine(LedEngine):
+    """G8: what was kept ready is what a load would have given."""
+
+    node: "SimNode"
+
+    def loaded(self, job: LoadJob, now_ms: int) -> None:
+        if isinstance(job, WarmJob):
+            warm = job.warm is not None and job.core is job.warm.core
+            self.node.world.census["shards kept ready" if warm else "shards not ready after all"] += 1
+            cold = Shard(LIMITS, job.shard)
+            replay(self._log, job.shard, cold)
+            assert isinstance(job.core, Shard)
+            if hard_shard(job.core) != hard_shard(cold):
+                self.node.world.violated(
+                    "WarmEqualsCold", f"{self.node.name} kept shard {job.shard} ready, but not as its log has it"
+                )
+        super().loaded(job, now_ms)
+
+
 class SimGroups:
     """The engine of one life of a node, and what drives it."""
 
@@ -195,20 +220,23 @@ class SimGroups:
         self.side = SimSide(node)
         self.coordinating = SimCoordinating(node, self.side)
         self.log = SimGroupLog(lambda: node.disk, lambda: node.replicas, self.side.written, self.side.broken)
-        self.engine = LedEngine(
+        self.engine = ComparingEngine(
             self.log,
             SHARDS,
             LIMITS,
             authority=self.coordinating,
             on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}")),
         )
+        self.engine.node = node
         self.engine.submit_all(TOPICS)
         self._asked: dict[int, tuple[Any, Callable[[Any], None]]] = {}
         self._requests = 0
         self._turn_ms: int | None = None
         self._flushing = False
-        self.coordinating.start(self.engine, self, node.now)
+        self.warming = Warming(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
+        self.coordinating.start(self.engine, self, node.now, self.warming)
         self.coordinating.look_on()
+        self._keep_ready()
 
     # What the node tells.
 
@@ -226,6 +254,10 @@ class SimGroups:
 
     def stood_still(self, for_ms: int) -> None:
         self.engine.stood_still(for_ms, self._node.now())
+
+    def _keep_ready(self) -> None:
+        more = self.warming.take_some()
+        self._node.later(PAUSE_MS // 10 if more else LOOK_MS, self._keep_ready)
 
     # What is asked.
 

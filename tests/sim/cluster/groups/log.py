@@ -11,6 +11,8 @@ from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
 from tests.sim.cluster.disk import Disk, SimLog
 
+PORTION = 7
+
 
 class SimGroupLog:
     """As `ShardGroupLog`. What a flush covers is what was there when it began (`mark`)."""
@@ -71,6 +73,9 @@ class SimGroupLog:
     def read_ledger(self, shard: int) -> Iterator[KeyValue]:
         return self._read(halves(unit(shard))[1])
 
+    def tail(self, topic: str, shard: int) -> "SimTail":
+        return SimTail(self._log, TopicPartition(topic, shard))
+
     def _log(self, half: TopicPartition) -> SimLog:
         log = self._disk().logs.get(half)
         if log is None:
@@ -86,3 +91,41 @@ class SimGroupLog:
         for offset, entry in enumerate(list(model.records), model.start):
             key, value = entry.value  # type: ignore[misc]
             yield KeyValue(key, value, offset)
+
+
+class SimTail:
+    """As `StoredTail`; what it gives comes in small portions."""
+
+    def __init__(self, find: Callable[[TopicPartition], SimLog], half: TopicPartition) -> None:
+        self._find = find
+        self._half = half
+        self._model = self._now.model
+        self._start = self._at = self._model.start
+        self._epoch = -1
+
+    @property
+    def _now(self) -> SimLog:
+        try:
+            return self._find(self._half)
+        except LogBroken as error:
+            raise LogFailed(str(error)) from error
+
+    @property
+    def behind(self) -> bool:
+        return self._at < self._now.high_watermark
+
+    def more(self, *, committed: bool) -> Iterator[KeyValue] | None:
+        log = self._now
+        until = log.high_watermark if committed else log.end
+        if self._at >= until:
+            return None
+        entries = self._model.read(self._at, min(PORTION, until - self._at))
+        first, self._at, self._epoch = self._at, self._at + len(entries), entries[-1].epoch
+        return (KeyValue(*entry.value, offset) for offset, entry in enumerate(entries, first))  # type: ignore[misc]
+
+    def stands(self) -> bool:
+        model = self._now.model
+        if model is not self._model or model.start != self._start:
+            return False
+        last = model.at(self._at - 1)
+        return self._at == self._start or (last is not None and last.epoch == self._epoch)

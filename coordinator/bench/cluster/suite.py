@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.cluster import appends, moving
+from muster.coordinator.bench.cluster import appends, moving, takeover
 from muster.coordinator.bench.cluster.asking import Asking
 from muster.coordinator.bench.cluster.failover import Gap, How, rounds
 from muster.coordinator.bench.cluster.trio import NODES, one_alone, three_brokers, three_nodes
@@ -57,6 +57,8 @@ def run(only: str = "", kafka: str = "") -> Iterator[Row]:
             yield from copies(f"{home}/copies")
         if only in moving.NAME:
             yield moving.measure(f"{home}/moving")
+        if only in takeover.NAME:
+            yield takeover.measure(f"{home}/takeover")
         if only in IDLE:
             yield idle(f"{home}/idle")
     finally:

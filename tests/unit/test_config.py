@@ -20,9 +20,6 @@ from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.limits import limits_of
 from tests.support.plugins import Deals
 
-AWAITED = {"leader_replication_throttled_rate", "follower_replication_throttled_rate"}
-"""Settings of a cluster of which nothing is there yet."""
-
 OPEN = {"allow.insecure.listeners": "true"}
 
 
@@ -103,8 +100,6 @@ def test_every_number_has_a_bound_below(name: str) -> None:
 def test_every_setting_is_read_by_something(name: str, code: str) -> None:
     if len(get_args(Settings.model_fields[name].annotation)) == 1:
         return  # it can have one value only
-    if name in AWAITED:
-        return
     # A topic's own settings default to the node's by name, in muster.storage.config.
     assert re.search(rf"\.{name}\b", code) or f': "{name}",' in code, f"nothing reads {name}"
 

@@ -22,6 +22,12 @@ TOO_LATE = (
 NOT_SURE = "the coordinator is not sure at the moment to be the only one, try again later"
 
 
+def away(kind: type[Event], why: str) -> Reply:
+    """Who asks for positions looks for the coordinator anew: consumers of Kafka's libraries (aiokafka, kafka-python)
+    take 15 there for the end of all, and 16 in their stride."""
+    return refusal(kind, ErrorCode.NOT_COORDINATOR if kind is events.OffsetFetch else AWAY, why)
+
+
 @value
 class HeldSince(Held):
     """since_ms: when it was decided."""
@@ -74,7 +80,7 @@ class LedAnswers(Answers):
             for request_id, _ in held.replies:
                 request = slot.unanswered.pop(request_id, None)
                 if request is not None:
-                    self.answer(type(request), request_id, refusal(type(request), AWAY, TOO_LATE))
+                    self.answer(type(request), request_id, away(type(request), TOO_LATE))
             slot.held[at] = HeldSince(held.position, (), held.notices, held.since_ms)
         while slot.held and not slot.held[0].replies and not slot.held[0].notices:
             slot.held.popleft()
@@ -85,5 +91,5 @@ class LedAnswers(Answers):
         if slot.status is ShardStatus.LOADING and kind is events.Heartbeat:
             return refusal(kind, AWAY)
         if slot.status is ShardStatus.UNLOADED and self._authority.leads(slot.index):
-            return refusal(kind, AWAY, NOT_SURE)
+            return away(kind, NOT_SURE)
         return excuse(slot, kind)

@@ -127,6 +127,14 @@ def test_g3_held_for_too_long_it_is_not_available_and_what_was_appended_stays() 
     assert reply.offsets["t", 0] is not None
 
 
+def test_g3_who_asked_for_positions_for_too_long_looks_for_the_coordinator_anew() -> None:
+    """Consumers of Kafka's libraries fail for good on 15 there; on 16 they look elsewhere and ask again."""
+    bench = LedBench()
+    bench.turn(1, commit(1, 10), fetch(2))
+    assert bench.engine.late(TIMEOUT_MS + 1)
+    assert codes(bench.told()) == [(1, AWAY), (2, GONE)]
+
+
 def test_g3_with_too_few_in_sync_nothing_is_appended_and_timers_stand_still() -> None:
     bench = LedBench()
     bench.turn(1, heartbeat(1))

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.cluster_reading import read_all
 from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -78,24 +79,15 @@ class Numbered:
         until(whole, self._cluster.log_tail)
 
     def read(self) -> dict[tuple[int, int], bytes]:
-        """All records there are, as far as was acknowledged, by a consumer."""
+        """All records there are, as far as was acknowledged, by a consumer (see `read_all`)."""
         consumer = Consumer(
             {"bootstrap.servers": self._cluster.kafka_address, "group.id": "reader", "log_level": 0}
             | {"auto.offset.reset": "earliest", "enable.auto.commit": False, "socket.timeout.ms": 3_000}
         )
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-        found: dict[tuple[int, int], bytes] = {}
-        patience = Patience(PATIENCE_S)
-        while len(found.keys() & self.acked.keys()) < len(self.acked) and patience.lasts():
-            for message in consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
-                    partition, offset, value = message.partition(), message.offset(), message.value()
-                    assert partition is not None
-                    assert offset is not None
-                    assert isinstance(value, bytes)
-                    found[partition, offset] = value
-        consumer.close()
-        return found
+        try:
+            return read_all(consumer, TOPIC, PARTITIONS, self.acked)
+        finally:
+            consumer.close()
 
     def check(self) -> None:
         """Nothing failed, all that was acknowledged is there, and nothing twice."""

@@ -1,0 +1,31 @@
+"""Muster over somebody's Kafka: which node may speak for a shard, and what it may write. Pure, beside core and cluster.
+
+Nothing here reads a clock, a socket or a random number, and nothing knows a wire format but JSON: moments are ms of one
+monotonic clock of the node, what happens comes in as `events`, what is to be done goes out as `effects`. Rules are
+quoted by their numbers (F1, S4, A2, T4).
+
+    deal.py         F1, F2: the JSON in JoinGroup, the leader's plan, the map in every SyncGroup answer. Functions.
+    lease.py        F7: until when a node may answer, and append. `Lease`: `heartbeat_answered(sent_ms, code)`,
+                    `synced(sent_ms)`, `lost()`, `holds(now_ms)`.
+    voids.py        S4, S7: `Replay.take(batch)` gives the records of one batch that count, at their place in the log.
+    taking.py       F3, F6, S7: one shard, from being dealt to this node until it serves.
+    appends.py      A1 to A4: what is written, batch after batch, one request to a broker at a time.
+    shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.
+    topics_seen.py  T1, T4: what became of topics, from Metadata answers.
+
+**Who performs it.** The edge keeps one `Shards` and one membership of the nodes' group (`coordinator.member`'s classic
+machine). Every effect that asks for something has `request`, a number; the event that answers repeats it. An answer
+with a number that nobody waits for any more is dropped, so the edge may answer late and need not know what has become
+of the shard. A request that the edge could not bring to an end (no connection, deadline) is answered by `Failed`, or
+`ProduceLost`; the machine asks again, after a back-off of its own: the edge never tries again by itself.
+
+**The nodes' group and the machine.** act.Assign -> `Share`; act.Revoke -> `Revoke`, whose end is the effect `LetGo`
+(then: ev.Revoked); act.Lost, and every end of the membership -> `LostAll`. Each answered Heartbeat and SyncGroup ->
+`HeartbeatAnswered`, `Synced`, with the moment *before the request's first byte was written*.
+
+**Writing.** The edge calls `append` with what one turn decided, already encoded as records; which turns share a batch,
+its sequence and its broker are the machine's. `Produce` names batches; each is sealed into bytes once, when it is first
+sent, and `Batch.wire` keeps these for when it must be sent again.
+
+**Reading.** The edge decodes what it fetched into `voids.Batch`es; `Apply` names those records that count.
+"""

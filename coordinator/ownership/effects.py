@@ -1,0 +1,182 @@
+"""What is to be done, in order. `request` is repeated by the event that answers; nothing is answered twice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from muster.coordinator.ownership.facts import Batch, Owner, Record
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducer:
+    """InitProducerId v2+ for `{cluster}.shard-{shard}`, at its transaction coordinator. -> ProducerGiven, Failed.
+
+    The edge asks FindCoordinator of key type 1 first where it does not know that one, and again after 14, 15, 16 and
+    after a lost connection: a new cluster makes `__transaction_state` by that only.
+    """
+
+    shard: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskEnd:
+    """ListOffsets of the latest offset, read_uncommitted, at the partition's leader. -> EndTold, Failed."""
+
+    shard: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetch from `offset` on, read_uncommitted, what one answer holds; nothing is wanted from `upto` on, though a
+    batch that begins before it may be brought whole, and more does no harm. -> Fetched, Failed."""
+
+    shard: int
+    request: int
+    offset: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Records that count, oldest first: to the shard's loader. first: of a load that begins anew."""
+
+    shard: int
+    records: Sequence[Record]
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """No more records come: let the engine load what was applied. -> Applied."""
+
+    shard: int
+    request: int
+
+
+class Cause(StrEnum):
+    """Why a shard changed hands (F9)."""
+
+    NODE_LOST = "node lost"
+    NODE_DRAINING = "node draining"
+    NODE_JOINED = "node joined"
+    NODE_RESTARTED = "node restarted"
+    FENCED = "fenced"
+    FIRST = "first"
+    """Nobody had it before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a shard was taken, for log, metrics and the ledger (F9; key `{"shard":i,"turn":t}`).
+
+    before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
+    that were open at the end (E4), by producer id. waited_ms: for F6. unknown: records of kinds of keys not known.
+    """
+
+    owner: Owner
+    before: Owner | None
+    cause: Cause
+    dealt_ms: int
+    owned_ms: int
+    served_ms: int
+    voids: int = 0
+    repaired: int = 0
+    waited_ms: int = 0
+    pending: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """The shard is this node's: `Append`s are taken from now on, and may_answer tells whether answers may leave."""
+
+    shard: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No new requests for the shard: NOT_COORDINATOR (F8). What is under way goes on."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """The shard is not this node's, or not now: whoever waits hears NOT_COORDINATOR, what was not acknowledged is
+    forgotten. why: for people. again: it is still dealt to this node and is taken anew by itself."""
+
+    shard: int
+    why: str
+    again: bool = False
+    other: Owner | None = None
+    """Who has it, where that is known (F5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A1: the shard's appends up to this position are acknowledged: their answers may leave, while the lease holds."""
+
+    shard: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """F8: nothing of what `Revoke(token)` named is held any more; the membership may go on to its rejoin."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """One Produce request, acks=all, at most one batch a partition; at most one request to a broker is under way.
+
+    The deadline is the machine's: timeout_ms is Produce's own. -> Produced, ProduceLost.
+    """
+
+    broker: int
+    request: int
+    batches: tuple[Batch, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskLeaders:
+    """Metadata of the state topic. -> Leaders; where no broker answers: Leaders with nothing."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """F2: this process must end, with exit code 5."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `Tick` then; replaces an earlier wish."""
+
+    at_ms: int
+
+
+Effect: TypeAlias = (
+    InitProducer
+    | AskEnd
+    | Fetch
+    | Apply
+    | Finish
+    | Serve
+    | Refuse
+    | Unload
+    | Released
+    | LetGo
+    | Produce
+    | AskLeaders
+    | Stop
+    | WakeAt
+)

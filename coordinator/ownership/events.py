@@ -1,0 +1,192 @@
+"""What happens to the shards of a node. `request` repeats the number of the effect that is answered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from muster.coordinator.ownership.deal import Deal
+from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, NewRecord, Producer
+from muster.coordinator.ownership.voids import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A SyncGroup was answered 0 and its share taken (act.Assign): exactly these shards are this node's now.
+
+    deal: the whole map, for whoever asks for owners. What is gone from the share was given up by `Revoke` before.
+    """
+
+    shards: frozenset[int]
+    deal: Deal
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """These must be let go of in good order (F8); `LetGo(token)` when they are. deadline_ms: after it, anyhow."""
+
+    token: int
+    shards: frozenset[int]
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostAll:
+    """The membership is over: whatever this node had may be another's. why: for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A SyncGroup sent at sent_ms, not later than its first byte, was answered 0."""
+
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """A Heartbeat sent at sent_ms, not later than its first byte, was answered so."""
+
+    sent_ms: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The nodes' group said FENCED_INSTANCE_ID (82): another process has this node's id (F2).
+
+    address: that of the other one, as far as DescribeGroups told.
+    """
+
+    address: str = ""
+
+
+# Answers.
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No answer to a request of a shard: no connection, no leader, a deadline. detail: for people."""
+
+    shard: int
+    request: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerGiven:
+    """InitProducerId's answer."""
+
+    shard: int
+    request: int
+    code: int
+    producer: Producer = NO_PRODUCER
+
+
+@dataclass(frozen=True, slots=True)
+class EndTold:
+    """ListOffsets' answer: the partition's end (high watermark)."""
+
+    shard: int
+    request: int
+    code: int
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a Fetch brought, in order. start_offset: where the log begins, for OFFSET_OUT_OF_RANGE (1).
+
+    No batches and code 0: there was nothing up to next_offset, or nothing yet where that is the offset asked for.
+    """
+
+    shard: int
+    request: int
+    code: int
+    batches: Sequence[Seen] = ()
+    next_offset: int = -1
+    start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The engine has taken in all that `Apply` named so far; it can serve the shard."""
+
+    shard: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """Metadata: who leads which shard's partition; -1, or not there: nobody."""
+
+    request: int
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """An answer to a Produce request: of each shard in it."""
+
+    broker: int
+    request: int
+    results: Mapping[int, Acked]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceLost:
+    """The connection was lost, or nothing came in time: nobody knows what became of it."""
+
+    broker: int
+    request: int
+    detail: str = ""
+
+
+# The node's own.
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What one turn of the engine decided for a shard. position: the number of this append, rising by one.
+
+    size: of the keys and values, in bytes.
+    """
+
+    shard: int
+    records: Sequence[NewRecord]
+    size: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSeen:
+    """Somebody read the shard's partition past what its owner had read, and met these batches (E4)."""
+
+    shard: int
+    batches: Sequence[Seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The moment of the last `WakeAt` has come. A tick too many does no harm."""
+
+
+Event: TypeAlias = (
+    Share
+    | Revoke
+    | LostAll
+    | Synced
+    | HeartbeatAnswered
+    | Fenced
+    | Failed
+    | ProducerGiven
+    | EndTold
+    | Fetched
+    | Applied
+    | Leaders
+    | Produced
+    | ProduceLost
+    | Append
+    | ForeignSeen
+    | Tick
+)

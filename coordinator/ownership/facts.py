@@ -1,0 +1,147 @@
+"""Values that the machines of this room share, and the engine's own records (S2)."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+OWN = 0xFF
+"""The first byte of the keys of the engine's own records; groups have 0x00 or 0x7d there, the ledger `{`."""
+
+NEVER = -(1 << 62)
+"""A moment before all others."""
+
+
+class Producer(NamedTuple):
+    """Who writes, as a batch's header has it. Higher epochs of one id fence the lower ones, other ids fence nobody."""
+
+    id: int
+    epoch: int
+
+    def fences(self, other: "Producer") -> bool:
+        """Whether a partition that has a batch of this producer refuses the other's.
+
+        >>> Producer(7, 3).fences(Producer(7, 2)), Producer(7, 0).fences(Producer(7, 2)), Producer(8, 3).fences((7, 2))
+        (True, False, False)
+        """
+        return self.id == other[0] and self.epoch > other[1]
+
+
+NO_PRODUCER = Producer(-1, -1)
+
+
+class Record(Protocol):
+    """A record as it was read."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def offset(self) -> int: ...
+
+
+class Read(NamedTuple):
+    """A `Record`."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int
+
+
+NewRecord: TypeAlias = tuple[bytes, bytes | None, object]
+"""Key, value (None: a tombstone), and what means nothing: as `runtime.ports.Entry`."""
+
+
+class Owner(NamedTuple):
+    """An owner record: the first batch of an owner (S2). `turn` counts the owners of a shard, from 1 on.
+
+    instance: of the process; address, kafka: where its doors are, gRPC's and Kafka's. since_ms: of the wall's clock,
+    for people.
+    """
+
+    turn: int
+    node: int
+    producer: Producer
+    instance: str = ""
+    address: str = ""
+    kafka: str = ""
+    since_ms: int = 0
+
+
+def owner_key(turn: int, producer: Producer) -> bytes:
+    """Its own for each owner: where two took the same turn, the cleaner must not keep the later record in place of
+    the one before it, by which the first one's batches count.
+
+    >>> owner_key(12, Producer(7, 3))
+    b'\\xffowner 12 7 3'
+    """
+    return b"\xffowner %d %d %d" % (turn, *producer)
+
+
+KEPT_KEY = b"\xffkept"
+"""Of what an owner writes so that brokers do not forget its producer, and when all is settled behind its owner record
+(F6). Its value means nothing. The owner record itself is never written again: a cleaner keeps the newest of a key, and
+without the first one the owner's batches before it would be void."""
+
+
+def owner_record(owner: Owner) -> NewRecord:
+    value = {
+        "version": 1,
+        "node": owner.node,
+        "instance": owner.instance,
+        "address": owner.address,
+        "kafka": owner.kafka,
+        "producer_id": owner.producer.id,
+        "epoch": owner.producer.epoch,
+        "turn": owner.turn,
+        "since_ms": owner.since_ms,
+    }
+    return owner_key(owner.turn, owner.producer), json.dumps(value, separators=(",", ":")).encode(), None
+
+
+def read_owner(record: Record) -> Owner | None:
+    """What an owner record says; None: it is none, is a tombstone, or nobody can read it."""
+    key, value = record.key, record.value
+    if key is None or value is None or not key.startswith(b"\xffowner "):
+        return None
+    try:
+        said = json.loads(value)
+        return Owner(
+            int(said["turn"]),
+            int(said["node"]),
+            Producer(int(said["producer_id"]), int(said["epoch"])),
+            str(said.get("instance", "")),
+            str(said.get("address", "")),
+            str(said.get("kafka", "")),
+            int(said.get("since_ms", 0)),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class Batch:
+    """Records that are appended as one, under the numbers of their shard's producer (A1, A2).
+
+    sequence: of its first record. position: how many of the shard's appends are acknowledged once it is. wire: its
+    bytes; None until it was sent for the first time. The very same bytes are sent again.
+    """
+
+    __slots__ = ("position", "producer", "records", "sequence", "shard", "size", "wire")
+
+    def __init__(
+        self, shard: int, producer: Producer, sequence: int, records: Sequence[NewRecord], size: int, position: int
+    ) -> None:
+        self.shard = shard
+        self.producer = producer
+        self.sequence = sequence
+        self.records = records
+        self.size = size
+        self.position = position
+        self.wire: bytes | None = None
+
+
+class Acked(NamedTuple):
+    """What Kafka said of one batch: a code by its number, and the offset of its first record; -1: not told."""
+
+    code: int
+    offset: int = -1

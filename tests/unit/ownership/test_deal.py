@@ -1,0 +1,90 @@
+"""F1: what nodes say of themselves, what their leader makes of it, and what each gets back."""
+
+import pytest
+
+from muster.coordinator.ownership.deal import Bid, Deal, NodeDealt, decode_bid, decode_deal, encode_bid, is_news, plan
+
+SHARDS = 50
+
+
+def dealt(*bids: Bid) -> Deal:
+    return decode_deal(plan({f"member-{at}": encode_bid(bid) for at, bid in enumerate(bids)}, SHARDS))
+
+
+def counts(deal: Deal) -> dict[int, int]:
+    return {node.node: len(node.shards) for node in deal.nodes.values()}
+
+
+def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
+    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True)
+    assert decode_bid(encode_bid(bid)) == bid
+
+
+def test_f1_everybody_gets_the_whole_map_with_addresses() -> None:
+    deal = dealt(Bid(1, "a", {"grpc": "one:9290"}), Bid(2, "b", {"grpc": "two:9290"}), Bid(3, "c"))
+    assert counts(deal) == {1: 17, 2: 17, 3: 16}
+    owner = deal.owner_of(0)
+    assert owner is not None
+    assert owner.addresses == {"grpc": f"{'one' if owner.node == 1 else 'two'}:9290"} or owner.node == 3
+    assert sorted(shard for node in deal.nodes.values() for shard in node.shards) == list(range(SHARDS))
+    assert deal.of(1) == set(deal.nodes[1].shards)
+    assert deal.of(9) == set()
+
+
+def test_f1_what_moves_is_let_go_of_in_one_round_and_taken_in_the_next() -> None:
+    first = dealt(Bid(1, "a", owned=tuple(range(SHARDS))), Bid(2, "b"))
+    assert counts(first) == {1: 25, 2: 0}
+    second = dealt(Bid(1, "a", owned=first.nodes[1].shards), Bid(2, "b"))
+    assert counts(second) == {1: 25, 2: 25}
+    assert second.nodes[1].shards == first.nodes[1].shards
+
+
+def test_f1_a_draining_node_gets_nothing_and_what_it_holds_waits_for_it() -> None:
+    held = tuple(range(20))
+    first = dealt(Bid(1, "a", owned=held, draining=True), Bid(2, "b", owned=tuple(range(20, SHARDS))))
+    assert counts(first) == {1: 0, 2: 30}
+    assert first.nodes[1].draining
+    assert counts(dealt(Bid(1, "a", draining=True), Bid(2, "b", owned=first.nodes[2].shards))) == {1: 0, 2: SHARDS}
+
+
+def test_f1_what_two_claim_is_dealt_to_neither() -> None:
+    deal = dealt(Bid(1, "a", owned=(0, 1)), Bid(2, "b", owned=(1, 2)))
+    assert deal.owner_of(1) is None
+    assert deal.of(1) >= {0}
+    assert deal.of(2) >= {2}
+
+
+def test_f1_who_cannot_be_read_gets_nothing_and_all_others_do() -> None:
+    members = {"a": encode_bid(Bid(1, "a")), "b": b"{", "c": b'{"node":"x"}', "d": b'{"node":1,"instance":"twin"}'}
+    deal = decode_deal(plan(members, SHARDS))
+    assert counts(deal) == {1: SHARDS}
+    assert deal.nodes[1].instance == "a"
+
+
+def test_f1_nobody_who_can_take_anything() -> None:
+    assert counts(dealt(Bid(1, "a", draining=True))) == {1: 0}
+    assert decode_deal(b"") == Deal()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[]", "an object expected"),
+        (b"x" * (1 << 21), "at most"),
+        (b'{"shards":2,"nodes":[3]}', "nodes holds 3"),
+        (b'{"shards":2,"nodes":[{"node":1,"shards":[-1]}]}', r"shards is \[-1\]"),
+        (b'{"shards":2,"nodes":[{"node":1,"shards":[1]},{"node":2,"shards":[1]}]}', "gives shard 1 to nodes 1 and 2"),
+        (b'{"shards":true,"nodes":[]}', "shards is True"),
+        (b'{"shards":1,"nodes":[{"node":1,"addresses":[]}]}', r"addresses is \[\]"),
+    ],
+)
+def test_a_map_that_cannot_be_read_says_why(text: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        decode_deal(text)
+
+
+def test_kafka_answers_a_static_member_that_came_back_with_the_map_there_is() -> None:
+    bid = Bid(1, "new", {"grpc": "new:1"})
+    assert is_news(Deal(1, {}), bid)
+    assert is_news(Deal(1, {1: NodeDealt(1, "old", {"grpc": "old:1"})}), bid)
+    assert not is_news(Deal(1, {1: NodeDealt(1, "old", {"grpc": "new:1"})}), bid)

@@ -47,7 +47,7 @@ class Hosting(Topics):
                 self._finish_deletion_of(topic.name)
                 self._check_same(topic)
             room = self.settings.max_partitions - len(self._logs) - len(self._broken)
-            names = self._files.names(self.data_dir)
+            names = self._names()
             many = sum(len(topic.held or ()) for topic in topics) >= FEW_PARTITIONS
             failures: Failures = {}
             logs: list[Log] = []
@@ -70,6 +70,15 @@ class Hosting(Topics):
                 known[topic.name] = replace(before or topic, partitions=topic.partitions, held=held)
             self._write_down_held(known, logs, flushed=not many)
             return failures
+
+    def _names(self) -> list[str]:
+        try:
+            return self._files.names(self.data_dir)
+        except OSError as error:
+            raise StorageError(
+                f"Could not look into {self.data_dir}: {error.strerror or error}. What to do: {remedy(error)}, then "
+                "try again."
+            ) from error
 
     def _check_same(self, topic: Topic) -> None:
         entry = self._catalog.get(topic.name)

@@ -49,7 +49,7 @@ class NodeProcess:
         command += ["--data", str(self.data), "--listen", self._spoken + self.address]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
-        log = (self.data.parent / f"{self.data.name}.log").open("ab")
+        log = self.log_path.open("ab")
         # Plugins of the tests are found by the node, too, as an operator's are by PYTHONPATH.
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
@@ -80,15 +80,28 @@ class NodeProcess:
         """SIGTERM: drain. Returns the exit code."""
         return self._end(signal.SIGTERM)
 
+    def wait(self, timeout_s: float) -> int:
+        """Until it stops by itself. Returns the exit code."""
+        return self._ended(timeout_s)
+
+    @property
+    def log_path(self) -> Path:
+        """What it says on standard error, over all of its lives."""
+        return self.data.parent / f"{self.data.name}.log"
+
     def log_tail(self) -> str:
-        return (self.data.parent / f"{self.data.name}.log").read_text(errors="replace")[-2000:]
+        return self.log_path.read_text(errors="replace")[-2000:]
 
     def _end(self, how: signal.Signals) -> int:
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return 0
-        process.send_signal(how)
-        code = process.wait(timeout=STOP_TIMEOUT_S * pace())
+        self._process.send_signal(how)
+        return self._ended(STOP_TIMEOUT_S)
+
+    def _ended(self, timeout_s: float) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "the node runs"
+        code = process.wait(timeout=timeout_s * pace())
         assert process.stdout is not None
         process.stdout.close()
         return code

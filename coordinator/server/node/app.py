@@ -30,6 +30,7 @@ from muster.coordinator.server.journal.lines import RebalanceLines, audited, str
 from muster.coordinator.server.journal.reports import (
     report_bug,
     report_contained,
+    report_end,
     report_plan,
     report_stall,
     report_status,
@@ -191,9 +192,8 @@ class Node:
         limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
-        self._upkeep = Upkeep(
-            self._settings, self._clock, conditions, self._ground.disk, self._group_log, self.engine, self._certificates
-        )
+        kept = self._ground.disk, self._group_log, self.engine
+        self._upkeep = Upkeep(self._settings, self._clock, conditions, *kept, self._fail, self._certificates)
         await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
@@ -445,6 +445,6 @@ class Node:
         return Doors(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)
 
     def _fail(self, bug: BaseException) -> None:
-        log.error("the node cannot go on", exc_info=bug)
+        report_end(bug)
         if not self.failed.done():
             self.failed.set_result(bug)

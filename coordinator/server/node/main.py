@@ -88,7 +88,11 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
     await node.stop()
-    return failure_code(node.failed.result()) if node.failed.done() else EXIT_OK
+    if not node.failed.done():
+        return EXIT_OK
+    why = node.failed.result()
+    print(f"error: {str(why) or repr(why)}", file=sys.stderr)
+    return failure_code(why)
 
 
 async def start_unless(stop: asyncio.Event, node: Node) -> None:

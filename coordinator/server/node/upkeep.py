@@ -1,6 +1,7 @@
 """What a node does by the clock: the log's periodic work, compaction, and a look at what is wrong."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +11,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.health.directory import DirectoryWatch
 from muster.coordinator.server.health.disk_room import DiskRoom, LastRoom
 from muster.coordinator.server.health.log_troubles import LogTroubles
 from muster.coordinator.server.health.troubles import (
@@ -38,7 +40,8 @@ class HasLosses(Protocol):
 
 
 class Upkeep:
-    """Two tasks on the loop that makes it, from then on until `stop`. What they find goes to the node's conditions."""
+    """Two tasks on the loop that makes it, from then on until `stop`. What they find goes to the node's conditions;
+    `fail` hears of what the node cannot go on with: it has no data directory any more."""
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Upkeep:
         broker: Broker,
         group_log: HasLosses,
         engine: Engine,
+        fail: Callable[[BaseException], None],
         certificates: "Certificates | None" = None,
     ) -> None:
         self._clock = clock
@@ -56,6 +60,8 @@ class Upkeep:
         self._group_log = group_log
         self._engine = engine
         self._pause_s = max(settings.cleaner_backoff_ms / 1000, TICK_S)
+        self._fail = fail
+        self._directory = DirectoryWatch(settings.data_dir)
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._last_room, self._refusal = LastRoom(settings.data_dir), ""
         self._log_troubles = LogTroubles(broker.troubles, conditions)
@@ -76,6 +82,9 @@ class Upkeep:
         await self._look_at_room()  # a node that starts on a full disk says so from the first second on
         while True:
             await asyncio.sleep(TICK_S)
+            if (gone := await asyncio.to_thread(self._directory.gone)) is not None:
+                self._fail(gone)
+                return
             aged: list[Log] = []
             try:
                 tick = partial(self._broker.tick, self._clock.now_ms(), compacting=False, aged=aged)

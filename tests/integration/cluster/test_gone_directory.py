@@ -1,0 +1,28 @@
+"""A node whose data directory is removed while it runs: it stops and says so, and one with an empty one takes its place."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster.test_operated import PATIENCE_S, muster, until
+from tests.support.cluster_nodes import running_cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+def test_it_stops_with_a_sentence_and_comes_back_with_an_empty_one(zookeeper: str, tmp_path: Path) -> None:
+    with running_cluster(tmp_path, zookeeper) as cluster:
+        assert muster(cluster, "topics", "create", "orders", "--partitions", "3").returncode == 0
+        until(cluster, up=3, under_replicated=0)
+        node = cluster.nodes[3]
+        shutil.rmtree(node.data)
+        assert muster(cluster, "topics", "create", "more", "--partitions", "3").returncode == 0
+        assert node.wait(PATIENCE_S) == 1
+        told = node.log_path.read_text()
+        assert "Traceback" not in told, told
+        assert told.splitlines()[-1].startswith(f"error: The data directory {node.data} was removed, moved or unmounted")
+        assert not node.data.exists(), "nothing was left in its place"
+
+        node.start()
+        until(cluster, nodes=3, up=3, offline=0, under_min_isr=0, under_replicated=0)

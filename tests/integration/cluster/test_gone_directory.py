@@ -1,4 +1,4 @@
-"""A node whose data directory is removed while it runs: it stops and says so, and one with an empty one takes its place."""
+"""A node whose data directory is removed while it runs stops and says so, and begins anew with an empty one."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,9 @@ def test_it_stops_with_a_sentence_and_comes_back_with_an_empty_one(zookeeper: st
         assert node.wait(PATIENCE_S) == 1
         told = node.log_path.read_text()
         assert "Traceback" not in told, told
-        assert told.splitlines()[-1].startswith(f"error: The data directory {node.data} was removed, moved or unmounted")
+        assert told.splitlines()[-1].startswith(
+            f"error: The data directory {node.data} was removed, moved or unmounted"
+        )
         assert not node.data.exists(), "nothing was left in its place"
 
         node.start()

@@ -47,7 +47,7 @@ class Hosting(Topics):
                 self._finish_deletion_of(topic.name)
                 self._check_same(topic)
             room = self.settings.max_partitions - len(self._logs) - len(self._broken)
-            names = self._names()
+            names = self._entries()
             many = sum(len(topic.held or ()) for topic in topics) >= FEW_PARTITIONS
             failures: Failures = {}
             logs: list[Log] = []
@@ -71,7 +71,7 @@ class Hosting(Topics):
             self._write_down_held(known, logs, flushed=not many)
             return failures
 
-    def _names(self) -> list[str]:
+    def _entries(self) -> list[str]:
         try:
             return self._files.names(self.data_dir)
         except OSError as error:

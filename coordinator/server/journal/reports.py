@@ -8,8 +8,6 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.loading.loader import LoadReport
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.health.troubles import shard_changed
-from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.storage.errors import DataDirectoryError
 
 LATE_MS = 60_000
 """So long after it stood still the node counts as late."""
@@ -52,14 +50,6 @@ def report_plan(conditions: Conditions, plan: Planned) -> None:
 def report_contained(what: str, error: Exception) -> None:
     """Something unexpected that concerns one group only."""
     log.error("one group's work failed", what=what, exc_info=error)
-
-
-def report_end(why: BaseException) -> None:
-    """The node cannot go on. What happened around it is told in its own words; of a mistake of the program, where."""
-    if isinstance(why, DataDirectoryError | ZooKeeperError):
-        log.error("the node cannot go on", why=str(why))
-    else:
-        log.error("the node cannot go on", exc_info=why)
 
 
 def report_bug(event: str, error: Exception) -> None:

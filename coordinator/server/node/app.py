@@ -30,7 +30,6 @@ from muster.coordinator.server.journal.lines import RebalanceLines, audited, str
 from muster.coordinator.server.journal.reports import (
     report_bug,
     report_contained,
-    report_end,
     report_plan,
     report_stall,
     report_status,
@@ -39,6 +38,7 @@ from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
 from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
+from muster.coordinator.server.node.endings import report_end
 from muster.coordinator.server.node.fences import fencing
 from muster.coordinator.server.node.ground import Ground, services_of_cluster
 from muster.coordinator.server.node.lags import meter_of

@@ -11,7 +11,6 @@ from muster.coordinator.config import Settings
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.health.directory import DirectoryWatch
 from muster.coordinator.server.health.disk_room import DiskRoom, LastRoom
 from muster.coordinator.server.health.log_troubles import LogTroubles
 from muster.coordinator.server.health.troubles import (
@@ -21,6 +20,7 @@ from muster.coordinator.server.health.troubles import (
     upkeep_failed,
     writing_tried,
 )
+from muster.coordinator.server.node.endings import DirectoryWatch
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.coordinator.server.health.directory import DirectoryWatch
+from muster.coordinator.server.node.endings import DirectoryWatch
 
 
 def made(directory: Path) -> Path:

@@ -1,14 +1,20 @@
-"""Whether the data directory is there yet: removed, moved or unmounted, it takes what is written along unnoticed.
+"""What a node cannot go on with, and how that is told.
 
-Files that are open can be written and flushed after they were removed: a node would go on to acknowledge what nobody
-reads again, and count as in sync with it.
+A data directory that is removed, moved or unmounted takes what is written along unnoticed: files that are open can be
+written and flushed after they were removed. The node would go on to acknowledge what nobody reads again, and count as
+in sync with it.
 """
 
 import os
 from pathlib import Path
 
+import structlog
+
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.storage.errors import DataDirectoryError
 from muster.storage.topics.data_dir import LOCK
+
+log = structlog.get_logger("muster.node")
 
 
 class DirectoryWatch:
@@ -40,3 +46,11 @@ def identity(path: Path) -> tuple[int, int]:
     """Raises OSError."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
+
+
+def report_end(why: BaseException) -> None:
+    """The node cannot go on. What happened around it is told in its own words; of a mistake of the program, where."""
+    if isinstance(why, DataDirectoryError | ZooKeeperError):
+        log.error("the node cannot go on", why=str(why))
+    else:
+        log.error("the node cannot go on", exc_info=why)

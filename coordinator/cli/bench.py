@@ -26,6 +26,8 @@ COLUMNS = [
     Column("OK", "ok"),
 ]
 
+RUN = Column("RUN", "run")
+
 
 def log_rows(only: str) -> Rows:
     from muster.storage import bench
@@ -112,28 +114,33 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {"cluster": cluster_rows, 
 @click.argument("suite", type=click.Choice(sorted(SUITES)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
 @click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
+@click.option("--runs", type=click.IntRange(1, 20), default=1, show_default=True, help="Measure all of it so often.")
 @click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
 @click.option(
     "--kafka",
     metavar="PLACE",
     help="For wire, cluster: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT of a running one.",
 )
-def bench(suite: str, as_json: bool, only: str, jar: str | None, kafka: str | None) -> int:
-    """Measure one SUITE on this machine. Exit code 4 when a goal is missed."""
+def bench(suite: str, as_json: bool, only: str, runs: int, jar: str | None, kafka: str | None) -> int:
+    """Measure one SUITE on this machine. Exit code 4 when a goal is missed.
+
+    With --runs a case is told once for each run, by its number.
+    """
     if jar and suite != "assignors":
         raise click.UsageError("--jar goes with the suite assignors")
     if kafka and suite not in BESIDE_KAFKA:
         raise click.UsageError("--kafka goes with the suites wire and cluster")
     rows = []
     with jvm_assignors(jar) if jar else nullcontext() as java:
-        for row in measured(suite, only, java, kafka):
+        for row in repeated(runs, lambda: measured(suite, only, java, kafka)):
             rows.append(row)
             if as_json:
                 click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
     if not rows:
         raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
     if not as_json:
-        show([{key: rounded(value) for key, value in row.items()} for row in rows], COLUMNS, "table")
+        columns = [RUN, *COLUMNS] if runs > 1 else COLUMNS
+        show([{key: rounded(value) for key, value in row.items()} for row in rows], columns, "table")
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
 
 
@@ -141,6 +148,13 @@ def measured(suite: str, only: str, java: Ask | None, kafka: str | None) -> Rows
     if suite == "assignors":
         return assignor_rows(only, java)
     return BESIDE_KAFKA[suite](only, kafka or "") if suite in BESIDE_KAFKA else SUITES[suite](only)
+
+
+def repeated(runs: int, measure: Callable[[], Rows]) -> Rows:
+    """All of it again and again; each row says of which run it is, where there are several."""
+    for run in range(1, runs + 1):
+        for row in measure():
+            yield {"run": run, **row} if runs > 1 else row
 
 
 def known_to_json(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """`muster bench wire --kafka PLACE` runs, with a second node in the broker's place; of speed it says nothing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ pytest.importorskip("psutil", reason="the broker's process is found by it: pip i
 from muster.coordinator.bench.kafka import place
 from muster.coordinator.bench.processes import BenchFailed, node
 from muster.coordinator.bench.wire import costs
-from muster.coordinator.bench.wire.beside import suite, work
+from muster.coordinator.bench.wire.beside import page, suite, work
 from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.bench.writing import NoPlace, put
+from muster.coordinator.cli import bench
 from muster.coordinator.cli.main import main
 
 
@@ -71,6 +74,48 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert "listens at 127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_only_the_wire_has_that_peer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_two_suites_have_that_peer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "log", "--kafka", "127.0.0.1:9092"]) == 2
-    assert "--kafka goes with the suite wire" in capsys.readouterr().err
+    assert "--kafka goes with the suites wire and cluster" in capsys.readouterr().err
+
+
+def told(what: str, value: float, peer: float, ratio: float, goal: float = 2.0) -> str:
+    row = {"case": f"beside Kafka: {what}", "value": value, "unit": "ms", "peer_value": peer, "ratio": ratio}
+    return json.dumps({**row, "goal": goal})
+
+
+def test_the_table_has_the_range_of_all_runs_and_says_what_was_missed() -> None:
+    first = [told("one leaves, 10 members, wall", 4.0, 8.0, 2.0), told("heartbeats, 64 connections", 9.0, 9.0, 1.0)]
+    second = [told("one leaves, 10 members, wall", 5.0, 9.0, 1.8), told("heartbeats, 64 connections", 9.0, 10.0, 1.11)]
+    found = page.cases([*first, json.dumps({"case": "commits"}), *second])
+    assert page.for_performance(found).splitlines()[2:] == [
+        "| work | a node | Kafka | ratio | goal |",
+        "|---|---:|---:|---:|---:|",
+        "| one leaves, 10 members, wall | 4 to 5 ms | 8 to 9 | 1.8 to 2 | 2, in 1 of 2 runs |",
+        "| heartbeats, 64 connections | 9 ms | 9 to 10 | 1 to 1.11 | 2, missed |",
+    ]
+    assert "2 runs" in page.for_readme(found)
+    assert "64" not in page.for_readme(found)
+    with pytest.raises(ValueError, match="no case 'beside Kafka'"):
+        page.cases([json.dumps({"case": "commits"})])
+
+
+def test_both_pages_have_a_place_for_the_table() -> None:
+    for path in page.PAGES:
+        assert f"<!-- begin {page.MARK} -->" in (Path(__file__).parents[2] / path).read_text()
+
+
+def test_a_page_without_the_place_is_left_as_it_is(tmp_path: Path) -> None:
+    there = tmp_path / "page.md"
+    there.write_text("<!-- begin x -->\nold\n<!-- end x -->\n")
+    with pytest.raises(NoPlace, match="no place for 'y'"):
+        put(there, {"x": "new", "y": "new"})
+    assert "old" in there.read_text()
+
+
+def test_each_run_is_told_by_its_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(bench.SUITES, "log", lambda only: iter([{"case": "c", "value": 1.0, "ok": True}]))
+    assert main(["bench", "log", "--runs", "2", "--json"]) == 0
+    assert [json.loads(line)["run"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+    assert main(["bench", "log", "--json"]) == 0
+    assert "run" not in json.loads(capsys.readouterr().out)

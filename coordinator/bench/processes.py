@@ -14,6 +14,9 @@ from typing import Any, Protocol
 START_S = 30.0
 STOP_S = 10.0
 SERVER_CORE, LOAD_CORE = 0, 1
+CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+"""Those that this process was given. A server that it starts while it keeps to one of them itself has that one only, and
+is to have another."""
 PROC = Path("/proc")
 
 
@@ -126,14 +129,14 @@ def node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextM
 @contextlib.contextmanager
 def pinned(core: int, pid: int = 0) -> Iterator[None]:
     """Keep a process (0: this one) on one core, where there are two and the system allows it."""
-    able = hasattr(os, "sched_setaffinity") and core in os.sched_getaffinity(0) | os.sched_getaffinity(pid)
+    able = core in CORES and len(CORES) > 1
     before = os.sched_getaffinity(pid) if able else set()
-    if len(before) > 1:
+    if able:
         move(pid, {core})
     try:
         yield
     finally:
-        if len(before) > 1:
+        if able:
             with contextlib.suppress(ProcessLookupError):
                 move(pid, before)
 

@@ -1,13 +1,14 @@
 """The benchmarks run, at a size that proves nothing about speed and everything about the reports."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, pages, suite, warm
 from muster.coordinator.bench.observed import following, metrics, scrape
-from muster.coordinator.bench.processes import BenchFailed, server
+from muster.coordinator.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, server
 from muster.coordinator.bench.rows import less_is_better
 from muster.coordinator.bench.stall import measure as stall
 from muster.coordinator.bench.stall import startup
@@ -45,6 +46,15 @@ def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_server_that_does_not_start_is_named() -> None:
     with pytest.raises(BenchFailed, match="import sys"), server(["-c", "import sys"]):
         raise AssertionError("nothing answers here")
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="two cores are needed to keep two processes apart")
+def test_a_server_that_is_started_by_a_load_on_its_core_is_on_another() -> None:
+    """It inherits the load's core: they shared one, and the other was idle."""
+    sleeper = "import json, sys; print(json.dumps({'host': 'h', 'port': 1}), flush=True); sys.stdin.read()"
+    with pinned(LOAD_CORE), server(["-c", sleeper]) as other:
+        assert (os.sched_getaffinity(0), os.sched_getaffinity(other.pid)) == ({LOAD_CORE}, {SERVER_CORE})
+    assert os.sched_getaffinity(0) == CORES
 
 
 def test_what_is_never_reached_is_null_in_json(

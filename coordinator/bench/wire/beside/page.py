@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.coordinator.bench.wire.beside.suite import NAME
-from muster.coordinator.bench.writing import put, span, table
+from muster.coordinator.bench.report.tables import put, span, table
 
 MARK = "beside kafka"
 PAGES = (Path("docs/performance.md"), Path("README.md"))

@@ -15,8 +15,8 @@ START_S = 30.0
 STOP_S = 10.0
 SERVER_CORE, LOAD_CORE = 0, 1
 CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-"""Those that this process was given. A server that it starts while it keeps to one of them itself has that one only, and
-is to have another."""
+"""Those that this process was given. A server that it starts while it keeps to one of them itself has that one only,
+and is to have another."""
 PROC = Path("/proc")
 
 

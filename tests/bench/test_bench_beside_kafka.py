@@ -9,10 +9,10 @@ pytest.importorskip("psutil", reason="the broker's process is found by it: pip i
 
 from muster.coordinator.bench.kafka import place
 from muster.coordinator.bench.processes import BenchFailed, node
+from muster.coordinator.bench.report.tables import NoPlace, put
 from muster.coordinator.bench.wire import costs
 from muster.coordinator.bench.wire.beside import page, suite, work
 from muster.coordinator.bench.wire.records import kafka_address
-from muster.coordinator.bench.report.tables import NoPlace, put
 from muster.coordinator.cli import bench
 from muster.coordinator.cli.main import main
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.bench.wire.beside.suite import NAME
 from muster.coordinator.bench.report.tables import put, span, table
+from muster.coordinator.bench.wire.beside.suite import NAME
 
 MARK = "beside kafka"
 PAGES = (Path("docs/performance.md"), Path("README.md"))

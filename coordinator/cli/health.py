@@ -145,7 +145,7 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
 
     from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
     from muster.coordinator.rpc.v1.cluster_service_pb2_grpc import ClusterStub
-    from muster.coordinator.views.cluster import unwell_words
+    from muster.coordinator.views.cluster import age_words, unwell_words
 
     stub = ClusterStub(channel)  # type: ignore[no-untyped-call]
     found: dict[tuple[str, int], pb.ClusterPartitionState] = {}
@@ -155,6 +155,8 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
             found |= {(row.topic, row.partition): row for row in answer.partitions}
     except grpc.RpcError:
         return []
+    if answer.cut_off:
+        return [age_words(answer)]  # how partitions stand by now, others know
     lines = [unwell_words(found[place]) for place in sorted(found)]
     more = len(lines) - MOST_UNWELL
     return (

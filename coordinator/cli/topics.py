@@ -92,6 +92,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
         starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
         ends = admin.list_offsets({(name, number): LATEST for number in numbers})
         copies = admin.topic_copies(name)
+        standing = admin.describe_cluster() if copies else None
     rows: Sequence[PartitionRow] = partition_rows(
         name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items())
     )
@@ -102,11 +103,15 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
         rows, columns = with_copies(rows, copies), [*PARTITION_COLUMNS, *COPY_COLUMNS]
     if style in ("json", "yaml"):
         show_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
-        return
-    show(rows, columns, style)
+    else:
+        show(rows, columns, style)
     if style == "wide":
         settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
         show(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
+    if standing is not None:
+        from muster.coordinator.cli.cluster.asking import tell_age
+
+        tell_age(standing)
 
 
 @topics.command()

@@ -67,7 +67,7 @@ class Around(NamedTuple):
 
     controller: who it is, as last seen; None: nobody. node_epoch: of this node's registration, NO_EPOCH while it has
     none. register_anew: that one counts no more. broke: a node did not answer, and may be looked at (C9). desk: answers
-    what is asked of the controller.
+    what is asked of the controller. heard: it has said how the cluster stands.
     """
 
     controller: Callable[[], Seated | None]
@@ -75,6 +75,7 @@ class Around(NamedTuple):
     register_anew: Callable[[], None]
     broke: Callable[[int], None]
     desk: ControllerDesk
+    heard: Callable[[], None] = lambda: None
 
 
 class NoController:
@@ -117,12 +118,10 @@ class ClusterSide:
         self._door = door
         self._settings = settings
         self.calling = calling
-        self._cluster_id = calling.me.cluster_id
         self._around = around
         self._now_ms = now_ms
-        me = calling.me.node
         self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
-        self.replicas = Replicas(me, self.logs, replica_settings(settings), now_ms())
+        self.replicas = Replicas(calling.me.node, self.logs, replica_settings(settings), now_ms())
         self.set_rates(settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate)
         self.committing = Committing(self.replicas)
         self.keeping = Keeping(self.replicas)
@@ -161,6 +160,7 @@ class ClusterSide:
             register_anew=around.register_anew,
             learned=self._learned,
             broke=around.broke,
+            heard=around.heard,
         )
         self.elections = Ledger(
             broker,
@@ -193,7 +193,7 @@ class ClusterSide:
 
     async def start(self, *, tls: "Tls | None" = None, may: "Who | None" = None) -> None:
         """Answer the other nodes, and ask them. See `NodeDoor.start`."""
-        await self._door.start(self.desk, self._cluster_id, tls=tls, may=may)
+        await self._door.start(self.desk, self.calling.me.cluster_id, tls=tls, may=may)
         for work in (self._polling.run(), self._look(), self._checkpoint()):
             self._tasks.start(work)
         self.elections.start()

@@ -32,7 +32,29 @@ def cluster_row(answer: pb.DescribeClusterResponse) -> dict[str, Any]:
         "offline": answer.offline_count,
         "under_min_isr": answer.under_min_isr_count,
         "under_replicated": answer.under_replicated_count,
+        "in_cluster": not answer.cut_off,
+        "heard_ms_ago": answer.heard_ms_ago,
     }
+
+
+OLD_MS = 2_000
+"""A node that is well hears of the cluster twice a second."""
+
+
+def age_words(answer: pb.DescribeClusterResponse) -> str:
+    """How old what a node tells of the cluster is, where that is worth a word; "" otherwise.
+
+    >>> age_words(pb.DescribeClusterResponse(heard_ms_ago=500))
+    ''
+    >>> age_words(pb.DescribeClusterResponse(heard_ms_ago=3400))
+    'as of 3.4 s ago: the node that was asked has heard nothing from the controller since'
+    >>> age_words(pb.DescribeClusterResponse(heard_ms_ago=60400, cut_off="it is cut off"))
+    'as of 60.4 s ago: it is cut off'
+    """
+    if answer.heard_ms_ago < OLD_MS and not answer.cut_off:
+        return ""
+    why = answer.cut_off or "the node that was asked has heard nothing from the controller since"
+    return f"as of {answer.heard_ms_ago / 1000:.1f} s ago: {why}"
 
 
 def node_row(node: pb.ClusterNode, answer: pb.DescribeClusterResponse) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import admin_of
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
+    from muster.coordinator.rpc.v1.cluster_service_pb2 import DescribeClusterResponse
 
 NODE = click.IntRange(0, 2**31 - 1)
 NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
@@ -68,6 +69,16 @@ def place_of(word: str, param_hint: str | None = None) -> tuple[str, int]:
 
 def places_of(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, int]]:
     return list(dict.fromkeys(place_of(word, param.human_readable_name) for word in given))
+
+
+def tell_age(answer: "DescribeClusterResponse") -> None:
+    """Say how old it is, where that is worth a word. Raises Unhealthy (4) where the node that told it is cut off."""
+    from muster.coordinator.views.cluster import age_words
+
+    if answer.cut_off:
+        raise Unhealthy(age_words(answer))
+    if age := age_words(answer):
+        notice(age)
 
 
 def tell(done: str, outcomes: Iterable[Outcome]) -> None:

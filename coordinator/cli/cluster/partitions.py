@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at
+from muster.coordinator.cli.cluster.asking import cluster_at, tell_age
 from muster.coordinator.cli.common.options import client_options, output_option
 from muster.coordinator.cli.common.output import Column, show
 
@@ -41,3 +41,4 @@ def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: An
     with cluster_at(bootstrap, overrides) as admin:
         answer = admin.describe_cluster(wanted or "all", topics)
     show([partition_row(row) for row in answer.partitions], COLUMNS, style)
+    tell_age(answer)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.cluster.asking import NODE, cluster_at, tell
+from muster.coordinator.cli.cluster.asking import NODE, cluster_at, tell, tell_age
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.options import COUNT, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
@@ -52,6 +52,7 @@ def spread(
     """
     with cluster_at(bootstrap, overrides) as admin:
         answer = admin.describe_cluster("all", topics)
+        tell_age(answer)
         plan = planned(answer, set(nodes), set(without), replication_factor)
         show(rows(answer, plan), COLUMNS, style)
         copies = sum(len(set(after) - set(before)) for before, after in pairs(answer, plan))

@@ -2,7 +2,7 @@
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at
+from muster.coordinator.cli.cluster.asking import cluster_at, tell_age
 from muster.coordinator.cli.common.options import client_options, output_option
 from muster.coordinator.cli.common.output import Column, show, show_document
 
@@ -41,15 +41,19 @@ def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 
     OFFLINE: nobody leads them. UNDER-MIN-ISR: they take no records with acks=all. UNDER-REPLICATED: a copy is behind
     or gone. `muster health` exits with 4 while one of the first two is not 0.
+
+    A node that is cut off from the cluster tells how it stood when it last heard of it, and says so: exit code 4.
     """
     from muster.coordinator.views.cluster import cluster_row
 
     with cluster_at(bootstrap, overrides) as admin:
-        row = cluster_row(admin.describe_cluster())
+        answer = admin.describe_cluster()
+    row = cluster_row(answer)
     if style in ("json", "yaml"):
         show_document(row, style)
     else:
         show([row], STATUS_COLUMNS, style)
+    tell_age(answer)
 
 
 @click.command()
@@ -65,3 +69,4 @@ def nodes(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     with cluster_at(bootstrap, overrides) as admin:
         answer = admin.describe_cluster()
     show([node_row(node, answer) for node in answer.nodes], NODE_COLUMNS, style)
+    tell_age(answer)

@@ -35,9 +35,11 @@ class Polling:
         register_anew: Callable[[], None],
         learned: Callable[[Changes], Awaitable[None]],
         broke: Callable[[int], None],
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         """controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
-        registration; NO_EPOCH while it has none. register_anew: it counts no more. broke: a node did not answer."""
+        registration; NO_EPOCH while it has none. register_anew: it counts no more. broke: a node did not answer.
+        heard: the controller says how the cluster stands, be it that nothing is new."""
         self._replicas = replicas
         self._image = image
         self._links = links
@@ -46,6 +48,7 @@ class Polling:
         self._register_anew = register_anew
         self._learned = learned
         self._broke = broke
+        self._heard = heard
         self._asking: asyncio.Task[bool] | None = None
         self._offline: dict[TopicPartition, str] = {}
         """What is offline here, as far as the log of this node has it."""
@@ -106,6 +109,7 @@ class Polling:
             return False
         if answer.error is not ErrorCode.NONE:
             return False
+        self._heard()
         changes = self._image.apply(answer)
         if changes is not None:
             await self._learned(changes)

@@ -120,7 +120,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, partitions: _Optional[_Union[PartitionFilter, str]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "cluster_id", "controller_id", "controller_epoch", "sequence", "nodes", "partition_count", "offline_count", "under_min_isr_count", "under_replicated_count", "partitions")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "cluster_id", "controller_id", "controller_epoch", "sequence", "nodes", "partition_count", "offline_count", "under_min_isr_count", "under_replicated_count", "partitions", "heard_ms_ago", "cut_off")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,8 @@ class DescribeClusterResponse(_message.Message):
     UNDER_MIN_ISR_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNDER_REPLICATED_COUNT_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_AGO_FIELD_NUMBER: _ClassVar[int]
+    CUT_OFF_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -147,7 +149,9 @@ class DescribeClusterResponse(_message.Message):
     under_min_isr_count: int
     under_replicated_count: int
     partitions: _containers.RepeatedCompositeFieldContainer[ClusterPartitionState]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., partition_count: _Optional[int] = ..., offline_count: _Optional[int] = ..., under_min_isr_count: _Optional[int] = ..., under_replicated_count: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ClusterPartitionState, _Mapping]]] = ...) -> None: ...
+    heard_ms_ago: int
+    cut_off: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., partition_count: _Optional[int] = ..., offline_count: _Optional[int] = ..., under_min_isr_count: _Optional[int] = ..., under_replicated_count: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ClusterPartitionState, _Mapping]]] = ..., heard_ms_ago: _Optional[int] = ..., cut_off: _Optional[str] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
     __slots__ = ("election_type", "partitions", "timeout_ms")

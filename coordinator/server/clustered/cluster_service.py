@@ -12,6 +12,7 @@ from muster.coordinator.replication.elections.records import Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import described
 from muster.coordinator.server.clustered.described import Standing
+from muster.coordinator.server.clustered.touch import Heard
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.answers import error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
@@ -68,7 +69,7 @@ class ClusterService:
     """Answered by any node of a cluster; a single node has no such service, and gRPC says UNIMPLEMENTED.
 
     min_isr: min.insync.replicas of topics that say nothing. applied: how far each node is, where this one is the
-    controller; nothing elsewhere.
+    controller; nothing elsewhere. touch: how old what is told of the cluster is.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ClusterService:
         *,
         min_isr: int,
         applied: Callable[[], Mapping[int, int]] = dict,
+        touch: Callable[[], Heard] = Heard,
     ) -> None:
         self._cluster_id = cluster_id
         self._image = image
@@ -89,10 +91,14 @@ class ClusterService:
         self._shows = shows
         self._min_isr = min_isr
         self._applied = applied
+        self._touch = touch
 
     async def describe_cluster(self, request: pb.DescribeClusterRequest, call: Call) -> pb.DescribeClusterResponse:
         standing = Standing.of(self._image, self._min_isr, await self._drained(), self._applied())
-        answer = pb.DescribeClusterResponse(cluster_id=self._cluster_id)
+        heard = self._touch()
+        answer = pb.DescribeClusterResponse(
+            cluster_id=self._cluster_id, heard_ms_ago=heard.ms_ago, cut_off=heard.cut_off
+        )
         return await here_or_off_the_loop(
             lambda: described.cluster(answer, standing, request.partitions, frozenset(request.topics)),
             ROW * len(standing.partitions),

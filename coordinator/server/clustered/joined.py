@@ -49,6 +49,7 @@ from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.shard_count import ShardCount
+from muster.coordinator.server.clustered.touch import Touch
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
@@ -166,7 +167,9 @@ class Joined:
             register_anew=lambda: registration.anew(registration.epoch),
             broke=seat.broke,
             desk=seat,
+            heard=(touch := Touch(self.session, monotonic_ms, lambda: seat.seated)).heard,
         )
+        self._touch = touch.look
         calling = Calling(Caller(broker.cluster_id, settings.node_id), tls=self._calls())
         self.side = ClusterSide.open(broker, self._door, settings, calling, around)
         self.view = ImageView(settings.node_id, self.side.image)
@@ -260,6 +263,7 @@ class Joined:
             self._showing,
             min_isr=self._settings.min_insync_replicas,
             applied=lambda: {} if self._seat is None else self._seat.applied,
+            touch=self._touch,
         )
         return methods_of(CLUSTER_SERVICE, service)
 

@@ -1,0 +1,52 @@
+"""Whether what this node tells of the cluster is how it stands, or how it stood when the controller was last heard."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from muster.coordinator.zookeeper.connect import Session, SessionState
+
+
+class Heard(NamedTuple):
+    """ms_ago: when the controller last said how the cluster stands. cut_off: why that is so long ago that others may
+    count this node as gone, a sentence; "" while it is not."""
+
+    ms_ago: int = 0
+    cut_off: str = ""
+
+
+class Touch:
+    """now_ms: a monotonic clock. controller: its node id and where it is reached, as last seen; None: there is none."""
+
+    def __init__(
+        self,
+        session: Session,
+        now_ms: Callable[[], int],
+        controller: Callable[[], tuple[int, tuple[str, int]] | None],
+    ) -> None:
+        self._session = session
+        self._now_ms = now_ms
+        self._controller = controller
+        self._heard_ms = now_ms()
+
+    def heard(self) -> None:
+        """The controller has answered a poll."""
+        self._heard_ms = self._now_ms()
+
+    def look(self) -> Heard:
+        ms_ago = max(0, self._now_ms() - self._heard_ms)
+        if ms_ago < self._session.session_timeout_ms:
+            return Heard(ms_ago)
+        return Heard(
+            ms_ago,
+            f"this node is not in the cluster: it has heard nothing from the controller for {ms_ago / 1000:.0f} s, "
+            f"{self._why()}; what it tells is as of then. Ask another node",
+        )
+
+    def _why(self) -> str:
+        if self._session.state is not SessionState.CONNECTED:
+            return f"and ZooKeeper at {self._session.connect} is out of its reach"
+        controller = self._controller()
+        if controller is None:
+            return "and as far as ZooKeeper says there is no controller"
+        node, (host, port) = controller
+        return f"and the controller, node {node} at {host}:{port}, does not answer it"

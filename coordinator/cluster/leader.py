@@ -43,12 +43,14 @@ OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
 class Leader:
     """This node leads a unit in one leader epoch. `over` once it has seen a later one (L9).
 
+    passed_by: others may lead by now, and nobody could tell (see `look_around`).
     seen_epoch: the highest leader epoch that it was shown: the node leads the unit again only by an image of that one,
     or of a later one. in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half
     has moved since somebody set it to False; wishes: `wants` may have something to say.
     """
 
     __slots__ = (
+        "_began_ms",
         "epoch",
         "halves",
         "in_sync",
@@ -56,6 +58,7 @@ class Leader:
         "me",
         "moved",
         "over",
+        "passed_by",
         "replicas",
         "seen_epoch",
         "unit",
@@ -82,7 +85,9 @@ class Leader:
         self.halves = tuple(halves)
         self.lag_time_ms = lag_time_ms
         self.over = False
+        self.passed_by = False
         self.seen_epoch = self.epoch
+        self._began_ms = now_ms
         self.moved = False
         self.wishes = False
         self.in_sync = InSync(state.isr, state.partition_epoch, min_isr)
@@ -133,7 +138,7 @@ class Leader:
 
     def parked(self, half: int, end: int) -> ErrorCode | None:
         """L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
-        if self.over:
+        if self.over or self.passed_by:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.halves[half].high_watermark < end:
             return None
@@ -290,6 +295,19 @@ class Leader:
         asked = self.in_sync
         self.wishes = asked.open and (bool(asked.doubtful) or self._proposal(now_ms) != asked.committed)
         return self._advance_all(now_ms)
+
+    def look_around(self, session_ms: int, now_ms: int, *, in_touch: bool) -> bool:
+        """Whether this node may have been passed by, as far as it can tell: whether that is otherwise than before.
+
+        So it is where ZooKeeper is out of reach (not `in_touch`), and none of the others that are in sync has asked for
+        anything within a session: one of them may lead, and clients would wait here for what cannot be committed. With
+        one of them it goes on (Z9), and so it does where nobody else is in sync: nobody else could be elected.
+        """
+        before, seen, me = self.passed_by, self.halves[0].seen, self.me.id
+        others = [node for node in self.in_sync.committed if node != me]
+        heard_ms = max([self._began_ms, *(seen[node].peer.heard_ms for node in others if node in seen)])
+        self.passed_by = bool(others) and not in_touch and heard_ms + session_ms <= now_ms
+        return self.passed_by is not before
 
     def wants(self, now_ms: int) -> AlterIsr | None:
         """What to ask the controller for now, if anything. It is under way from here on: `altered` is to follow."""

@@ -72,6 +72,10 @@ class Cluster(Protocol):
     def controller(self) -> int:
         """The node id of the controller; NOBODY where none is known."""
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether this node hears of the others no more: who leads or coordinates may be known to all but it."""
+
     def nodes(self, listener: str) -> list[NodeAt]:
         """The live nodes that have such a listener, by id."""
 

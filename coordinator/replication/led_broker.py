@@ -164,7 +164,7 @@ class LedBroker(Broker):
         StorageError where the copy that would lead is broken (F9).
         """
         led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
-        if led is None or led.leader.over:
+        if led is None or led.leader.over or led.leader.passed_by:
             raise self._no_log(topic, partition)
         return self._disk.log(topic, partition)
 
@@ -188,6 +188,14 @@ class LedBroker(Broker):
             )
         if place in self._replicas.offline:
             return StorageError(f"Partition {place} is out of order on this node: {self._replicas.offline[place][1]}")
+        led = self._replicas.led.get(place)
+        if led is not None and led.leader.passed_by:
+            return NotLeaderOrFollower(
+                f"This node has led partition {place}, but reaches neither ZooKeeper nor any replica in sync: another "
+                "one may lead by now. Look its leader up at another node.",
+                NOBODY,
+                NO_EPOCH,
+            )
         return NotLeaderOrFollower(f"This node leads partition {place} no more. Look its leader up.", NOBODY, NO_EPOCH)
 
     def gone(self, place: TopicPartition) -> NotLeaderOrFollower:

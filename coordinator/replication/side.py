@@ -6,22 +6,23 @@ this node does as a candidate for controller, and as one, is not here: it comes 
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.effects import ShutdownAnswered
 from muster.coordinator.cluster.facts import TopicPartition, halves
-from muster.coordinator.cluster.image import Changes, ClusterState, Image
+from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.around import Around
 from muster.coordinator.replication.clock import monotonic_ms as monotonic_ms
 from muster.coordinator.replication.clock import wall_ms as wall_ms
 from muster.coordinator.replication.copies.altering import Altering
 from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
-from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
+from muster.coordinator.replication.copies.fetch_desk import FetchDesk
 from muster.coordinator.replication.copies.fetching import Fetching
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.logs import StoredLogs
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 logger = structlog.get_logger("muster.replication")
 
 LOOKS = 4
-"""In each `replica.lag.time.max.ms`."""
+"""In each `replica.lag.time.max.ms`, and in each session."""
 
 SHUTDOWN_S = 10.0
 """Within which the controller says what this node leads yet."""
@@ -53,42 +54,6 @@ LAST_WORDS_S = 1.0
 
 SOON_MS = 100
 """Where something is due already that could not be done."""
-
-
-class Seated(NamedTuple):
-    """Who holds `/controller`, as last seen, and where it is reached."""
-
-    node: int
-    address: Address
-
-
-class Around(NamedTuple):
-    """What the node's other half, the one at ZooKeeper, is to this one.
-
-    controller: who it is, as last seen; None: nobody. node_epoch: of this node's registration, NO_EPOCH while it has
-    none. register_anew: that one counts no more. broke: a node did not answer, and may be looked at (C9). desk: answers
-    what is asked of the controller. heard: it has said how the cluster stands.
-    """
-
-    controller: Callable[[], Seated | None]
-    node_epoch: Callable[[], int]
-    register_anew: Callable[[], None]
-    broke: Callable[[int], None]
-    desk: ControllerDesk
-    heard: Callable[[], None] = lambda: None
-
-
-class NoController:
-    """The desk of a node that is not the controller."""
-
-    async def alter_partition(self, node: Any, items: Any) -> IsrAltered:
-        return IsrAltered(ErrorCode.NOT_CONTROLLER)
-
-    async def controlled_shutdown(self, node: Any) -> ShutdownAnswered:
-        return ShutdownAnswered(ErrorCode.NOT_CONTROLLER)
-
-    async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
-        return ClusterState(ErrorCode.NOT_CONTROLLER)
 
 
 def replica_settings(settings: ClusterSettings) -> ReplicaSettings:
@@ -406,8 +371,9 @@ class ClusterSide:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.replica_lag_time_max_ms / LOOKS / 1000)
+            await asyncio.sleep(min(self._settings.replica_lag_time_max_ms, self._around.session_ms) / LOOKS / 1000)
             self.replicas.look(self._now_ms())
+            self.replicas.look_around(self._around.session_ms, self._now_ms(), in_touch=self._around.in_touch())
             self.settle()
 
     async def _checkpoint(self) -> None:

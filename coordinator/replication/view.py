@@ -1,6 +1,6 @@
 """The image of the cluster, in the words of a node's doors (see `edge.cluster.Cluster`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
 from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
@@ -31,9 +31,10 @@ class Public(Mapping[str, TopicView]):
 class ImageView:
     """Asked anew each time: the image changes under it."""
 
-    def __init__(self, me: int, image: Image) -> None:
+    def __init__(self, me: int, image: Image, cut_off: Callable[[], bool] = lambda: False) -> None:
         self._me = me
         self._image = image
+        self._cut_off = cut_off
         self.elsewhere: Elsewhere | None = None
 
     @property
@@ -43,6 +44,10 @@ class ImageView:
     @property
     def controller(self) -> int:
         return self._image.controller if self._lives(self._image.controller) else NOBODY
+
+    @property
+    def cut_off(self) -> bool:
+        return self._cut_off()
 
     def nodes(self, listener: str) -> list[NodeAt]:
         seen = (node_at(node, listener) for node in sorted(self._image.live(), key=lambda node: node.id))

@@ -33,7 +33,8 @@ class ThreeNodes:
 
     def __init__(self, shards: int = 3) -> None:
         self.image = Image()
-        self.view = ImageView(ME, self.image)
+        self.cut_off = False
+        self.view = ImageView(ME, self.image, lambda: self.cut_off)
         self._sequence = 0
         by_turns = {number: led(ALL[number % 3]) for number in range(3)}
         halves = {number: led(ALL[number % 3]) for number in range(shards)}

@@ -26,6 +26,7 @@ class Replicas(Roles):
         begins(place)                      when one begins later than before; `look` finds it, too
         questions()                        for what to ask the controller; altered() for each
         look()                             every half of `replica.lag.time.max.ms`, or more often
+        look_around()                      every quarter of a session or more often, and when ZooKeeper is reached again
 
     and looks at `moved` (partitions whose high watermark has moved), `gained` and `lost` (units that this node leads
     from now on, or no more), `resized`, `undone` (what unclean elections cost), `offline` and `strays` afterwards.
@@ -246,6 +247,13 @@ class Replicas(Roles):
             leader.look(now_ms)
             self._stirred(leader)
         self._look_again(now_ms)
+
+    def look_around(self, session_ms: int, now_ms: int, *, in_touch: bool) -> None:
+        """Who may have been passed by without hearing of it (`Leader.look_around`); in_touch: with ZooKeeper."""
+        for unit, leader in self.leaders.items():
+            if (leader.passed_by or not in_touch) and leader.look_around(session_ms, now_ms, in_touch=in_touch):
+                self.moved.update(dict.fromkeys(halves(unit)))  # who is parked is to hear of it
+        self.cut_off = not in_touch and any(leader.passed_by for leader in self.leaders.values())
 
     # Nodes.
 

@@ -56,6 +56,8 @@ class Roles:
         self.resized: dict[TopicPartition, None] = {}
         """Units led here whose in-sync replicas, or the least of them, may be others now."""
         self.undone: list[Undone] = []
+        self.cut_off = False
+        """This node may have been passed by wherever others are in sync (see `Leader.look_around`)."""
         self._outages = Outages()
         self.offline = self._outages.reasons
         self._shelf = Shelf(logs, self._leave_topic)

@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.coordinator.edge.cluster import KAFKA, Cluster
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.dispatch import HangUp
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.membership import MembershipHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
@@ -18,6 +19,8 @@ class ClusterMembers(MembershipHandlers):
         self._cluster = cluster
 
     def _of_group(self, group_id: str) -> dict[str, Any]:
+        if self._cluster.cut_off:
+            raise HangUp("who coordinates may be known to all nodes but this one; another one is to be asked")
         shard = self._groups.shard_of(group_id)
         node = self._cluster.coordinator(shard, KAFKA)
         if node is None:

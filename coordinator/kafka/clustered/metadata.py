@@ -10,6 +10,7 @@ from muster.coordinator.edge.cluster import KAFKA, NOBODY, Cluster, NodeAt, show
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.clustered.making import Making
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import HangUp
 from muster.coordinator.kafka.log.errors import LeaderNotAvailable
 from muster.coordinator.kafka.log.metadata import DescribedPartition, Endpoint, MetadataHandlers
 from muster.storage.broker.requests import LogRequests
@@ -45,6 +46,9 @@ class ClusterMetadata(MetadataHandlers):
         return self._cluster.controller
 
     def _here(self, version: int) -> "Seen":
+        """Raises HangUp where the node is cut off: a client would be told of itself for ever, and ask nobody else."""
+        if self._cluster.cut_off:
+            raise HangUp("what this node knows of its cluster may be over; another one is to be asked")
         return Seen(version, frozenset(node.node_id for node in self.nodes()))
 
     def _topics(self) -> "Mapping[str, TopicView]":

@@ -5,8 +5,9 @@ from typing import Any, Final, Protocol
 
 from muster.coordinator.core import effects
 from muster.coordinator.edge.cluster import GRPC, Cluster, leads
-from muster.coordinator.errors import Draining, ErrorCode
+from muster.coordinator.errors import Draining, ErrorCode, NotNow
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.clustered.metadata import CUT_OFF
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages import answers, shape
 from muster.coordinator.server.service.groups import GroupCoordinator
@@ -39,6 +40,8 @@ class ClusterGroupCoordinator(GroupCoordinator):
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         shard = self._shard_of(shape.name("key", request.key))
+        if self._cluster.cut_off:
+            raise NotNow(CUT_OFF)
         node = self._cluster.coordinator(shard, GRPC)
         if node is None:
             return pb.FindCoordinatorResponse(

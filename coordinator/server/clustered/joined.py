@@ -26,6 +26,7 @@ from muster.coordinator.replication.admin.planning import Planning
 from muster.coordinator.replication.admin.producer_ids import ProducerIdBlocks
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
+from muster.coordinator.replication.around import Around, Seated
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
 from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.ends import EndsElsewhere
@@ -34,7 +35,7 @@ from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
 from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.replication.side import Around, ClusterSide, Seated, monotonic_ms, wall_ms
+from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
 from muster.coordinator.replication.view import ImageView
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller
@@ -48,6 +49,7 @@ from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
+from muster.coordinator.server.clustered.noting import tell_election
 from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.clustered.touch import Touch
 from muster.coordinator.server.dispatch import Method, methods_of
@@ -167,12 +169,14 @@ class Joined:
             register_anew=lambda: registration.anew(registration.epoch),
             broke=seat.broke,
             desk=seat,
+            in_touch=lambda: self.session.state is SessionState.CONNECTED,
+            session_ms=self.session.session_timeout_ms,
             heard=(touch := Touch(self.session, monotonic_ms, lambda: seat.seated)).heard,
         )
         self._touch = touch.look
         calling = Calling(Caller(broker.cluster_id, settings.node_id), tls=self._calls())
         self.side = ClusterSide.open(broker, self._door, settings, calling, around)
-        self.view = ImageView(settings.node_id, self.side.image)
+        self.view = ImageView(settings.node_id, self.side.image, lambda: self.side.replicas.cut_off)
         self.side.on_learned(self._learned)
         self.figures = Figures(
             self.side.image,
@@ -433,17 +437,3 @@ def internal_configs(settings: Settings, name: str) -> Mapping[str, str]:
         # A turn's batch is as large as it is; only a segment bounds it.
         return {"cleanup.policy": "compact", "segment.bytes": size, "max.message.bytes": size}
     return {"retention.ms": str(ELECTIONS_KEPT_MS)} if name == ELECTIONS else {}
-
-
-def tell_election(note: Note) -> None:
-    log.info(
-        "elected" if note.after >= 0 else "nobody leads",
-        unit=str(note.unit),
-        epoch=note.epoch,
-        before=note.before,
-        after=note.after,
-        clean=note.clean.value,
-        cause=note.cause,
-        isr=list(note.isr),
-        took_ms=note.took_ms,
-    )

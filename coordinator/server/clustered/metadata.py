@@ -1,10 +1,10 @@
 """The Broker service of a node that is one of many: Metadata tells of all of them, and of all topics of the cluster."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.edge.cluster import GRPC, NOBODY, Cluster, shown, shown_topic
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, NotNow
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import UnknownTopicOrPartition
@@ -14,6 +14,12 @@ from muster.storage.service.shape import bounded
 
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
+
+
+CUT_OFF: Final = (
+    "this node reaches neither ZooKeeper nor the nodes that are in sync with it: what it knows of the cluster may be "
+    "over; ask another node"
+)
 
 
 class ClusterBrokerService(BrokerService):
@@ -32,6 +38,8 @@ class ClusterBrokerService(BrokerService):
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
         bounded("topics", len(request.topics))
+        if self._cluster.cut_off:
+            raise NotNow(CUT_OFF)
         names = list(request.topics)
         if request.all_topics:
             known = shown(self._cluster).items()

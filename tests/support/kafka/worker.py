@@ -202,7 +202,7 @@ def by_grpc(told: dict[str, Any]) -> None:
 
     settings = {"group_protocol": "consumer"}
     if told["assignor"] != "consumer":
-        settings = {"partition_assignment_strategy": told["assignor"], "session_timeout_ms": SESSION_MS}
+        settings = {"partition_assignment_strategy": told["assignor"], "session_timeout_ms": session_ms(told)}
         settings |= {"heartbeat_interval_ms": HEARTBEAT_MS}
     consumer = Consumer(
         bootstrap_servers=told["grpc"],

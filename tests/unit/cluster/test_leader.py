@@ -8,6 +8,8 @@ from muster.coordinator.cluster.lease import Peer
 from muster.coordinator.errors import ErrorCode
 from tests.support.led import EPOCH, LAG_MS, SHARD, Cluster
 
+SESSION_MS = 6_000
+
 # L2: appends.
 
 
@@ -288,3 +290,43 @@ def test_a3b_who_is_behind_the_beginning_hears_that_he_is_out_of_range() -> None
     cluster.leader.begins(0, 6)
     assert cluster.fetch(3, 5) == Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     assert cluster.fetch(3, 6) is None
+
+
+# Whether it may have been passed by: neither ZooKeeper nor anybody in sync is heard.
+
+
+def looks_around(cluster: Cluster, now_ms: int, *, in_touch: bool = False) -> bool:
+    cluster.leader.look_around(SESSION_MS, now_ms, in_touch=in_touch)
+    return cluster.leader.passed_by
+
+
+def test_who_hears_nobody_for_a_session_may_have_been_passed_by() -> None:
+    """Who waits for copies hears 6, and finds the one that leads: not 7, which would keep him here."""
+    cluster = Cluster()
+    cluster.write(5)
+    cluster.fetch(2, 0, now_ms=1_000)
+    assert not looks_around(cluster, SESSION_MS + 999)
+    assert cluster.leader.parked(0, 5) is None
+    assert looks_around(cluster, SESSION_MS + 1_000)
+    assert cluster.leader.parked(0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("heard", ["zookeeper", "a follower"])
+def test_z9_one_of_them_is_enough_to_go_on_and_to_go_on_again(heard: str) -> None:
+    cluster = Cluster()
+    if heard == "a follower":
+        cluster.fetch(3, 0, now_ms=SESSION_MS)
+    assert not looks_around(cluster, 2 * SESSION_MS - 1, in_touch=heard == "zookeeper")
+    assert looks_around(cluster, 2 * SESSION_MS)
+    if heard == "a follower":
+        cluster.fetch(3, 0, now_ms=2 * SESSION_MS)
+    assert not looks_around(cluster, 2 * SESSION_MS, in_touch=heard == "zookeeper")
+
+
+def test_who_is_in_sync_alone_is_not_passed_by() -> None:
+    """Nobody else could be elected: what it has is read there."""
+    assert not looks_around(Cluster(isr=(1,)), 2 * SESSION_MS)
+
+
+def test_who_leads_only_now_is_given_a_session_to_hear_of_others() -> None:
+    assert not looks_around(Cluster(), SESSION_MS - 1)

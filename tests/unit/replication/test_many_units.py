@@ -7,7 +7,8 @@ from muster.coordinator.cluster.image import Changes, ClusterState, NodeStatus, 
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.replication import side as sides
-from muster.coordinator.replication.side import Around, ClusterSide, NoController
+from muster.coordinator.replication.around import Around, NoController
+from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller
 from muster.coordinator.replication.wire.links import Calling

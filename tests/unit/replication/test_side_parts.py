@@ -21,12 +21,12 @@ from muster.coordinator.cluster.in_sync import AlterIsr
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.around import NoController
 from muster.coordinator.replication.copies.altering import Altering
 from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.copies.fetch_desk import FetchDesk
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.polling import Polling
-from muster.coordinator.replication.side import NoController
 from muster.coordinator.replication.tasks import Tasks
 from muster.coordinator.replication.wire.reaching import Broken
 from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked

@@ -11,7 +11,7 @@ from muster.coordinator.core.effects import SettingsReply
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.router import partition_for
 from tests.support.cluster_image import ALL, ThreeNodes, led, node
-from tests.support.kafka.asked import Asked
+from tests.support.kafka.asked import HUNG_UP, Asked
 from tests.support.kafka.memory_node import SHARDS, MemoryNode
 from tests.support.kafka.rights import ROOT, one, request, settle
 from tests.support.kafka.rights_cells import configure
@@ -42,6 +42,18 @@ def test_the_coordinator_of_a_group_is_the_leader_of_its_shard(version: int) -> 
             assert (found.host, found.port) == (f"node-{ALL[shard]}.example", 9092)
 
     play(story)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_node_that_is_cut_off_ends_the_connection_of_who_looks_for_a_coordinator(version: int) -> None:
+    """Else its members would be sent to it again and again, while another node coordinates them."""
+    cluster = ThreeNodes(SHARDS)
+    cluster.cut_off = True
+
+    async def story(_: MemoryNode, ask: Asked) -> None:
+        assert await ask("FindCoordinator", version, request("FindCoordinator", [], [group_of(0)])) == HUNG_UP
+
+    play(story, cluster)
 
 
 @pytest.mark.parametrize("version", range(5))

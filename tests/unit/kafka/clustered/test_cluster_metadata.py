@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.clustered.making import MOST_UNDER_WAY, Making
+from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidTopic, RequestTimedOut, StorageError, TopicAlreadyExists
 from tests.support.cluster_image import ALL, ME, OTHERS, ThreeNodes, led, node, topic_id
@@ -39,6 +40,20 @@ def test_metadata_has_all_nodes_all_topics_and_who_leads(version: int) -> None:
         ] == [(0, number, ALL[number], 3 if version >= 7 else -1, list(ALL)) for number in range(3)]
 
     play(story, cluster=ThreeNodes().view)
+
+
+def test_a_node_that_is_cut_off_ends_the_connection() -> None:
+    """librdkafka asks the node that it used last: it would hear of itself as the leader for ever (G4)."""
+    cluster = ThreeNodes()
+    cluster.cut_off = True
+
+    async def story(door: Door) -> None:
+        with pytest.raises(HangUp):
+            await metadata(door, 12, "t")
+        cluster.cut_off = False
+        assert (await metadata(door, 12, "t")).topics[0].error_code == 0
+
+    play(story, cluster=cluster.view)
 
 
 @pytest.mark.parametrize("version", range(13))

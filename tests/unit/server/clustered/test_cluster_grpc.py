@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.errors import Draining
+from muster.coordinator.errors import Draining, NotNow
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.runtime.ports import NotYet
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
@@ -57,6 +57,13 @@ def test_metadata_has_all_nodes_and_who_leads_what() -> None:
         for part in there.partitions
     ] == [(number, ALL[number], 3, list(ALL), list(ALL)) for number in range(3)]
     assert {part.error_code for part in there.partitions} == {0}
+
+
+def test_a_node_that_is_cut_off_sends_clients_to_another_one() -> None:
+    cluster = ThreeNodes()
+    cluster.cut_off = True
+    with pytest.raises(NotNow, match="ask another node"):
+        told(cluster, pb.MetadataRequest(topics=["t"]))
 
 
 @pytest.mark.parametrize("internal", [False, True])

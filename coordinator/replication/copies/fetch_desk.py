@@ -72,11 +72,12 @@ class FetchDesk:
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._image.names.get(topic_id)
 
-    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
+    def fetch(self, asked: FetchAsked) -> "asyncio.Future[FetchAnswer]":
         """Waits as long as there is nothing to tell. Who is no node of the cluster begins no session."""
-        if asked.request.node not in self._image.nodes:
-            return FetchAnswer(ErrorCode.STALE_BROKER_EPOCH)
         answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+        if asked.request.node not in self._image.nodes:
+            answer.set_result(FetchAnswer(ErrorCode.STALE_BROKER_EPOCH))
+            return answer
 
         def reply(told: FetchAnswer) -> None:
             if not answer.done():  # Its follower may be gone.
@@ -84,7 +85,7 @@ class FetchDesk:
 
         self._replicas.fetch(asked.request, reply, asked.max_wait_ms, self._now_ms(), min_bytes=asked.min_bytes)
         self._happened()
-        return await answer
+        return answer
 
     async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
         ends = [self._end(each) for each in asked]

@@ -1,11 +1,13 @@
 """Fetches from the nodes that lead what this one copies: one at a time to each (F1, F3)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from muster.coordinator.cluster.replicas.messages import FetchRequest
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.wire.link import Link
 from muster.coordinator.replication.wire.links import Links
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.translate import NameOf
@@ -40,26 +42,51 @@ class Fetching:
         self._now_ms = now_ms
         self._happened = happened
         self._broke = broke
+        self._failed = failed
         self._tasks = Tasks(failed)
+        self._stopped = False
 
     def send(self, node: int, request: FetchRequest) -> None:
-        self._tasks.start(self._fetch(node, request))
+        """By calls alone where a link stands: a task for each fetch would cost more than what it waits for."""
+        link = self._links.standing(node)
+        if link is None:
+            self._tasks.start(self._reach(node, request))
+        else:
+            self._ask(link, node, request)
 
     def stop(self) -> None:
+        self._stopped = True
         self._tasks.stop()
         self._links.close()
 
-    async def _fetch(self, node: int, request: FetchRequest) -> None:
+    async def _reach(self, node: int, request: FetchRequest) -> None:
         try:
             link = await self._links.to(node)
-            answer = await link.fetch(
-                request,
-                self._name_of,
-                max_wait_ms=self._max_wait_ms,
-                min_bytes=self._min_bytes,
-                deadline_s=(self._max_wait_ms + PATIENCE_MS) / 1000,
-            )
-        except LinkError:
+        except LinkError as error:
+            self._came(node, request, error)
+        else:
+            self._ask(link, node, request)
+
+    def _ask(self, link: Link, node: int, request: FetchRequest) -> None:
+        link.fetch_then(
+            request,
+            self._name_of,
+            partial(self._heard, node, request),
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            deadline_s=(self._max_wait_ms + PATIENCE_MS) / 1000,
+        )
+
+    def _heard(self, node: int, request: FetchRequest, answer: FetchAnswer | LinkError) -> None:
+        if self._stopped:
+            return
+        try:
+            self._came(node, request, answer)
+        except Exception as error:
+            self._failed(error)
+
+    def _came(self, node: int, request: FetchRequest, answer: FetchAnswer | LinkError) -> None:
+        if isinstance(answer, LinkError):
             self._replicas.failed(node, request, self._now_ms())
             self._broke(node)
         else:

@@ -20,7 +20,7 @@ from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
-from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Written
+from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Promised, Written
 from muster.coordinator.replication.wire import about_security, translate, translate_controller
 from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.wire.guard import NodesOnly, Who
@@ -153,7 +153,8 @@ class Handlers:
         self._desk = desk
         self._cluster_id = cluster_id
 
-    async def fetch(self, request: Any, call: KafkaCall) -> Any:
+    def fetch_now(self, request: Any, call: KafkaCall) -> Any:
+        """No task waits for the answer: followers ask some hundred times a second."""
         replica = request.replica_state
         if request.cluster_id != self._cluster_id:
             return Parting(translate.fetch_response(FetchAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID)))
@@ -162,8 +163,13 @@ class Handlers:
         asked, unknown = translate.fetch_asked(request, self._desk.topic_name)
         # What is refused is told at once.
         wait_ms = 0 if unknown else max(request.max_wait_ms, 0)
-        answer = await self._desk.fetch(FetchAsked(asked, wait_ms, request.min_bytes))
-        return translate.fetch_response(answer, () if answer.code else unknown)
+        answer = asyncio.ensure_future(self._desk.fetch(FetchAsked(asked, wait_ms, request.min_bytes)))
+
+        def respond() -> Any:
+            told = answer.result()
+            return translate.fetch_response(told, () if told.code else unknown)
+
+        return Promised(answer, respond)
 
     async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
         if request.replica_id < 0:

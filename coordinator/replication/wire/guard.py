@@ -1,7 +1,7 @@
 """Who may ask at the door between nodes: what they ask of each other needs CLUSTER_ACTION on CLUSTER, as in Kafka."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -9,6 +9,8 @@ from muster.coordinator.kafka.dispatch import Handler, HangUp, Immediate, KafkaC
 from muster.coordinator.security.identity import Identity
 
 Who: TypeAlias = Callable[[Identity], bool]
+
+GREETING: Final = "ApiVersions"
 
 
 class NodesOnly:
@@ -21,15 +23,38 @@ class NodesOnly:
         self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
     ) -> tuple[Handler | None, Immediate | None]:
         """See `Guarding`."""
-        if handler is None:
+        if api == GREETING:
             return handler, immediate
         name, told = f"{api}Response", "error_code" in fields_of(f"{api}Response", version)
 
-        async def answered(request: Any, call: KafkaCall) -> Any:
+        def refusal(call: KafkaCall) -> Any:
+            """None where it may ask."""
             if self._may(call.identity):
-                return await handler(request, call)
+                return None
             if not told:
                 raise HangUp(f"{call.identity.principal} may not ask for {api}: it needs CLUSTER_ACTION on CLUSTER")
             return struct(name)(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-        return answered, None
+        return judged(handler, refusal), judged_now(immediate, refusal)
+
+
+def judged(handler: Handler | None, refusal: Callable[[KafkaCall], Any]) -> Handler | None:
+    if handler is None:
+        return None
+
+    async def answered(request: Any, call: KafkaCall) -> Any:
+        refused = refusal(call)
+        return await handler(request, call) if refused is None else refused
+
+    return answered
+
+
+def judged_now(immediate: Immediate | None, refusal: Callable[[KafkaCall], Any]) -> Immediate | None:
+    if immediate is None:
+        return None
+
+    def answered(request: Any, call: KafkaCall) -> Any:
+        refused = refusal(call)
+        return immediate(request, call) if refused is None else refused
+
+    return answered

@@ -136,6 +136,44 @@ class Link(asyncio.Protocol):
         request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         return await self.ask("Fetch", request, deadline_s, lambda said: translate.fetch_answer(said, name_of))
 
+    def fetch_then(
+        self,
+        fetch: FetchRequest,
+        name_of: translate.NameOf,
+        told: Callable[[FetchAnswer | LinkError], None],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        deadline_s: float,
+    ) -> None:
+        """`fetch` by calls alone: `told` is called once, later, with the answer, or with why there is none."""
+        request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        loop = asyncio.get_running_loop()
+        try:
+            asked = self._send("Fetch", request)
+        except LinkError as error:
+            loop.call_soon(told, error)
+            return
+        late = loop.call_later(deadline_s, self._too_late, "Fetch", deadline_s)
+
+        def came(answer: "asyncio.Future[Frame]") -> None:
+            late.cancel()
+            if answer.cancelled():
+                return
+            why = answer.exception()
+            if why is not None:
+                assert isinstance(why, LinkError), "see `_end`"
+                told(why)
+                return
+            try:
+                said = self._read("Fetch", answer.result(), lambda said: translate.fetch_answer(said, name_of))
+            except LinkError as error:
+                told(error)
+            else:
+                told(said)
+
+        asked.add_done_callback(came)
+
     async def epochs(self, asked: Iterable[EpochAsked], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""
         request = translate.epochs_request(self._me.node, asked)
@@ -179,13 +217,24 @@ class Link(asyncio.Protocol):
             frame = await answer
         finally:
             late.cancel()
-        try:
-            if len(frame) > LARGE_BYTES and api in LONG_LISTS:
+        if len(frame) > LARGE_BYTES and api in LONG_LISTS:
+            try:
                 return await asyncio.to_thread(read, api, frame, meaning)
+            except MalformedFrame as error:
+                raise self._no_answer(error) from error
+        return self._read(api, frame, meaning)
+
+    def _read(self, api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
+        """Raises Broken, and the link is at its end."""
+        try:
             return read(api, frame, meaning)
         except MalformedFrame as error:
-            self._end(why := Broken(f"{self._other_end()} sent what is no answer: {error}"))
-            raise why from error
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: MalformedFrame) -> Broken:
+        why = Broken(f"{self._other_end()} sent what is no answer: {error}")
+        self._end(why)
+        return why
 
     async def _greet(self) -> None:
         greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")

@@ -73,6 +73,11 @@ class Links:
             link.close()
         self._made.clear()
 
+    def standing(self, node: int) -> Link | None:
+        """One that is made already."""
+        address = self._address_of(node)
+        return None if address is None else self._standing(node, address)
+
     def _standing(self, node: int, address: Address) -> Link | None:
         made = self._made.get(node)
         if made is None:

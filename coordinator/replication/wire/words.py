@@ -1,5 +1,6 @@
 """What nodes ask and answer, as values. What concerns the controller is `coordinator.cluster`'s own."""
 
+from collections.abc import Awaitable
 from typing import NamedTuple, Protocol
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
@@ -105,8 +106,9 @@ class Desk(Protocol):
         desk: the door answers UNKNOWN_TOPIC_ID (100)."""
         ...
 
-    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
-        """What there is to tell of the session's partitions, each at most once. The answer leaves when this returns."""
+    def fetch(self, asked: FetchAsked) -> Awaitable[FetchAnswer]:
+        """What there is to tell of the session's partitions, each at most once. The answer leaves when it is done. A
+        future costs least, and is cancelled where nobody wants it any more."""
         ...
 
     async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:

@@ -38,11 +38,10 @@ class LedDesk(HeldDesk):
         assert changes is not None
         self.replicas.learn(image, changes, 0)
 
-    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
-        answers: list[FetchAnswer] = []
-        self.replicas.fetch(asked.request, answers.append, asked.max_wait_ms, 0)
+    def fetch(self, asked: FetchAsked) -> "asyncio.Future[FetchAnswer]":  # type: ignore[override]
+        answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+        self.replicas.fetch(asked.request, answer.set_result, asked.max_wait_ms, 0)
         self.replicas.serving.wake(1_000)
-        (answer,) = answers
         return answer
 
 
@@ -64,7 +63,9 @@ async def calls_of_a_fetch(partitions: int) -> int:
         assert asked is not None
         sent = fetch_request(CLUSTER, asked, max_wait_ms=500, min_bytes=1)
         request = decode_frame("FetchRequest", 15, b"".join(encode("FetchRequest", 15, sent)))
-        response = await handlers.fetch(request, call)
+        later = handlers.fetch_now(request, call)
+        await later.future
+        response = later.respond()
         told = decode_frame("FetchResponse", 15, b"".join(encode("FetchResponse", 15, response)))
         fetcher.answered(asked, fetch_answer(told, NAMES.get), 0)
 

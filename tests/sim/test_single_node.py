@@ -10,7 +10,11 @@ BEFORE = {
     2: "754822033550d43bdd2ecc73b79a4abdc92a67594e36336fde9739e5d14813ef",
 }
 """By seed, what a run came to before the first commit of the wing. Whoever changes on purpose what groups do on a node
-by itself, or what a seed draws, writes down anew what they come to now."""
+by itself, or what a seed draws, writes down anew what they come to now.
+
+Of seeds 0 to 52 eight (11, 16, 21, 22, 29, 31, 43, 50) came to something else by the time the wing was joined to the
+node, all by one commit, f61fda3d, which is none of the wing's: who is told to try again on a full disk has been heard,
+and his session begins anew. Since then none of 163 runs of all weathers has changed."""
 
 
 @pytest.mark.sim

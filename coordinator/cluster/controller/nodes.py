@@ -1,6 +1,6 @@
 """Who is live: registrations as they are seen, taken in, fenced (C3, C7, C9), and who stops (A7)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,22 @@ def token(node: Node, loose: bool) -> str:
     ('dir', 'dir@57')
     """
     return f"{node.directory}{UNCLEAN_LIFE}{node.epoch}" if loose and node.unclean else node.directory
+
+
+def is_reckoned_with(node: Node, image: Image, is_loose: Callable[[Mapping[str, str]], bool]) -> bool:
+    """Whether the cluster goes by it for good that this life of a node lost power (Z4): it has been taken in, and
+    wherever it is in sync, or eligible, by a log that is flushed loosely, it has caught up since. Its next life is
+    like any other's then. The last one in sync that lost power stays so until it is elected, or another one is.
+
+    node: as it is registered. is_loose: by what a topic sets.
+    """
+    view = image.nodes.get(node.id)
+    if view is None or view.epoch != node.epoch or view.status is NodeStatus.GONE:
+        return False
+    loose = {name for name, topic in image.topics.items() if is_loose(topic.configs)}
+    counts = (part for place, part in image.partitions() if place.topic in loose and node.id in (*part.isr, *part.elr))
+    mine = token(node, loose=True)
+    return all((part.directories or {}).get(node.id) == mine for part in counts)
 
 
 class Seen(NamedTuple):

@@ -48,6 +48,7 @@ from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE,
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
+from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.noting import tell_election
 from muster.coordinator.server.clustered.shard_count import ShardCount
@@ -186,6 +187,9 @@ class Joined:
             settings.min_insync_replicas,
         )
         self.side.on_learned(self.figures.learned)
+        if broker.unclean:
+            loose = rules_of(settings).loose_of
+            self.side.on_learned(LostPower(broker, self.side, lambda: self._node(broker, doors), loose).look)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls, may=may)
         await registration.prepare()

@@ -91,6 +91,11 @@ REAL_RUNS = (
         ),
     ),
     Part(
+        "over a kafka",
+        "what the engine says to an upstream, against three brokers that librdkafka mocks",
+        (f"{INTEGRATION}engine/test_upstream_mock.py",),
+    ),
+    Part(
         "command line",
         "the commands against a real node, in pipes too, and README's example",
         (
@@ -172,6 +177,7 @@ REST = (
         "groups and offsets in every version, mixed groups, hostile bytes",
         (f"{INTEGRATION}kafka/",),
     ),
+    Part("over a kafka, all", "the state topic of a real broker, and kills (make engine)", (f"{INTEGRATION}engine/",)),
     Part("command line, all", "refused starts, interrupted demos, consumer-groups, the lab", (f"{INTEGRATION}cli/",)),
     Part(
         "simulator, all",

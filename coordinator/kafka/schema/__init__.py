@@ -2,12 +2,12 @@
 
 from functools import cache
 
-from muster.coordinator.kafka.schema import admin, connection, groups, logs, nodes, quotas, security
+from muster.coordinator.kafka.schema import admin, connection, groups, logs, nodes, quotas, security, transactions
 from muster.coordinator.kafka.schema.notation import Message, read
 
 
 @cache
 def messages() -> dict[str, Message]:
     """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
-    parts = (admin, connection, groups, logs, security, quotas, nodes)
+    parts = (admin, connection, groups, logs, security, quotas, nodes, transactions)
     return {message.name: message for part in parts for message in read(part.FIELDS)}

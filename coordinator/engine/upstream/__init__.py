@@ -1,0 +1,14 @@
+"""What talks to the upstream Kafka: a client of its wire protocol, no more of it than the engine needs.
+
+speaking.py     which APIs in which versions
+reach.py        how the upstream is reached: addresses, TLS, login
+line.py         one connection: requests out, answers back in their order
+greeting.py     how a connection begins: versions, then who we are
+lines.py        connections by broker and by purpose, with back-off
+view.py         what is known of brokers and leaders. Pure
+upstream.py     asks a broker, a leader, a coordinator; learns who they are
+records.py      produce, fetch, offsets
+topics.py       topics and their settings
+producers.py    producer ids, and the transactions of clients
+membership.py   the requests of a member of a classic group
+"""

@@ -1,0 +1,104 @@
+"""Connections to the brokers of the upstream, made when they are wanted and kept while they hold.
+
+A fetch that waits, and a JoinGroup, hold up what is asked behind them: each purpose has connections of its own.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.coordinator.config import Address
+from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
+from muster.coordinator.engine.upstream.greeting import connected
+from muster.coordinator.engine.upstream.line import Line
+from muster.coordinator.engine.upstream.reach import Reach
+
+ASK: Final = "ask"
+WRITE: Final = "write"
+READ: Final = "read"
+MEMBER: Final = "member"
+"""Purposes."""
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Place:
+    """One broker's connection of one purpose."""
+
+    line: Line | None = None
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failures: int = 0
+    """In a row."""
+    not_before_s: float = 0.0
+
+
+def pause_s(failures: int) -> float:
+    """How long an address is left alone after so many failures in a row.
+
+    >>> pause_s(1), pause_s(2), pause_s(100)
+    (0.1, 0.2, 5.0)
+    """
+    return min(FIRST_PAUSE_S * (1 << min(failures - 1, 16)), LONGEST_PAUSE_S)
+
+
+class Lines:
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._places: dict[tuple[Address, str], Place] = {}
+        self._closed = False
+
+    async def to(self, address: Address, purpose: str = ASK) -> Line:
+        """A connection that holds, once the address may be tried again. Raises UpstreamError."""
+        place = self._places.setdefault((address, purpose), Place())
+        line = self._standing(place)
+        if line is not None:
+            return line
+        async with place.making:
+            line = self._standing(place)
+            if line is not None:
+                return line
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(place.not_before_s - loop.time(), 0))
+            if self._closed:
+                raise Unreached("this node stops")
+            try:
+                line = await connected(address, self._reach)
+            except UpstreamError:
+                place.failures += 1
+                place.not_before_s = loop.time() + pause_s(place.failures)
+                raise
+            if self._closed:
+                line.close()
+                raise Unreached("this node stops")
+            place.line, place.failures = line, 0
+            return line
+
+    def failures(self, address: Address) -> int:
+        """How often in a row it could not be reached to ask something."""
+        place = self._places.get((address, ASK))
+        return 0 if place is None else place.failures
+
+    def forget(self, keep: set[Address]) -> None:
+        """Close what leads to addresses that nobody has any more."""
+        for (address, purpose), place in list(self._places.items()):
+            if address not in keep and not place.making.locked():
+                if place.line is not None:
+                    place.line.close_when_idle()
+                del self._places[address, purpose]
+
+    def close(self) -> None:
+        self._closed = True
+        for place in self._places.values():
+            if place.line is not None:
+                place.line.close()
+        self._places.clear()
+
+    def _standing(self, place: Place) -> Line | None:
+        line = place.line
+        if line is None or (line.open and not line.stale):
+            return line
+        line.close_when_idle()
+        place.line = None
+        return None

@@ -1,0 +1,80 @@
+"""The requests of one member of a classic group of the upstream's; whoever asks decides by their codes.
+
+Heartbeats go by a connection of their own: the broker holds JoinGroup and SyncGroup until others have come, and what
+is asked behind them on the same connection as long.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muster.coordinator.engine.upstream.lines import ASK, MEMBER
+from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
+from muster.coordinator.kafka.codec.codec import struct
+
+BESIDE_S: Final = 5.0
+"""How much longer than the rebalance timeout a JoinGroup is waited for."""
+
+
+class Membership:
+    def __init__(self, upstream: Upstream, group: str, instance: str, protocol_type: str) -> None:
+        self._upstream = upstream
+        self._group = group
+        self._instance = instance
+        self._protocol_type = protocol_type
+
+    async def join(
+        self, member_id: str, session_ms: int, rebalance_ms: int, protocols: Mapping[str, bytes], reason: str = ""
+    ) -> Any:
+        """A JoinGroupResponse. Raises UpstreamError, as all of them."""
+        told = [struct("JoinGroupRequest.protocols")(name=name, metadata=data) for name, data in protocols.items()]
+        request = struct("JoinGroupRequest")(
+            group_id=self._group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=self._instance,
+            protocol_type=self._protocol_type,
+            protocols=told,
+            reason=reason or None,
+        )
+        return await self._ask("JoinGroup", request, MEMBER, rebalance_ms / 1000 + BESIDE_S)
+
+    async def sync(
+        self, member_id: str, generation: int, protocol: str, assignments: Mapping[str, bytes], rebalance_ms: int
+    ) -> Any:
+        """A SyncGroupResponse. assignments: the leader's, by member id; others have none."""
+        told = [
+            struct("SyncGroupRequest.assignments")(member_id=member, assignment=data)
+            for member, data in assignments.items()
+        ]
+        request = struct("SyncGroupRequest")(
+            group_id=self._group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=self._instance,
+            protocol_type=self._protocol_type,
+            protocol_name=protocol,
+            assignments=told,
+        )
+        return await self._ask("SyncGroup", request, MEMBER, rebalance_ms / 1000 + BESIDE_S)
+
+    async def heartbeat(self, member_id: str, generation: int) -> int:
+        """Kafka's code."""
+        request = struct("HeartbeatRequest")(
+            group_id=self._group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=self._instance,
+        )
+        return int((await self._ask("Heartbeat", request)).error_code)
+
+    async def leave(self, reason: str = "") -> int:
+        """Leave by instance id. Kafka's code."""
+        member = struct("LeaveGroupRequest.members")(group_instance_id=self._instance, reason=reason or None)
+        request = struct("LeaveGroupRequest")(group_id=self._group, members=[member])
+        answer = await self._ask("LeaveGroup", request)
+        codes = [answer.error_code, *(each.error_code for each in answer.members)]
+        return next((int(code) for code in codes if code), 0)
+
+    async def _ask(self, api: str, request: object, purpose: str = ASK, waits_s: float = 0.0) -> Any:
+        return await self._upstream.ask_coordinator(GROUP, self._group, api, request, purpose=purpose, waits_s=waits_s)

@@ -1,0 +1,135 @@
+"""Asks the upstream: any broker, the leader of a partition, the coordinator of a transaction or of a group."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from muster.coordinator.config import Address
+from muster.coordinator.engine.upstream.errors import (
+    WAIT_FOR_COORDINATOR,
+    Refused,
+    Unreached,
+    UpstreamError,
+    named,
+)
+from muster.coordinator.engine.upstream.lines import ASK, Lines
+from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.speaking import lacking
+from muster.coordinator.engine.upstream.view import NOBODY, View, learned
+from muster.coordinator.kafka.codec.codec import struct
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Types of keys that FindCoordinator takes."""
+
+MOST_TOPICS: Final = 1_000
+"""That one Metadata request may name."""
+
+PAUSE_S: Final = 0.2
+"""Before something is asked for again."""
+
+
+class Upstream:
+    """One upstream cluster. All in the thread of the loop."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        self.view = View()
+        self.lines = Lines(reach)
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshing: dict[tuple[str, ...], asyncio.Future[View]] = {}
+
+    def close(self) -> None:
+        self.lines.close()
+
+    # -- who there is -----------------------------------------------------------------------------------------------
+
+    async def refresh(self, topics: Sequence[str]) -> View:
+        """Learn of brokers and these topics. Who wants the same while it is asked gets the same answer."""
+        if len(topics) > MOST_TOPICS:
+            raise UpstreamError(f"{len(topics)} topics are asked for at once; at most {MOST_TOPICS} may be")
+        wanted = tuple(sorted(topics))
+        asked = self._refreshing.get(wanted)
+        if asked is None:
+            asked = self._refreshing[wanted] = asyncio.ensure_future(self._refresh(wanted))
+            asked.add_done_callback(
+                lambda done: (self._refreshing.pop(wanted, None), done.cancelled() or done.exception())
+            )
+        return await asyncio.shield(asked)
+
+    async def _refresh(self, topics: Sequence[str]) -> View:
+        asked = [struct("MetadataRequest.topics")(name=topic) for topic in topics]
+        request = struct("MetadataRequest")(topics=asked, allow_auto_topic_creation=False)
+        self.view = learned(self.view, await self.any("Metadata", request))
+        self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
+        return self.view
+
+    def address_of(self, broker: int) -> Address:
+        address = self.view.brokers.get(broker)
+        if address is None:
+            raise Unreached(f"broker {broker} of the upstream is not there, as far as is known")
+        return address
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Raises Unreached while nobody leads it."""
+        leader = self.view.leader(topic, partition)
+        if leader == NOBODY:
+            raise Unreached(f"nobody leads {topic}-{partition} in the upstream, as far as is known")
+        return leader
+
+    async def lacks(self) -> list[str]:
+        """What a broker does not offer of what the engine needs, such as `Metadata 10`."""
+        await self._refresh(())
+        return lacking((await self.lines.to(next(iter(self._addresses())))).versions)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    async def any(self, api: str, request: object) -> Any:
+        """Ask whoever can be reached. Raises UpstreamError when nobody can."""
+        why: UpstreamError | None = None
+        for address in self._addresses():
+            try:
+                line = await self.lines.to(address)
+                return await line.ask(api, request, self.reach.answer_s)
+            except Unreached as error:
+                why = error
+        servers = ", ".join(named(each) for each in self.reach.servers)
+        raise Unreached(f"no broker of the upstream at {servers} answers; the last one tried: {why}")
+
+    async def ask(self, broker: int, api: str, request: object, *, purpose: str = ASK, waits_s: float = 0.0) -> Any:
+        """waits_s: how long the broker may take by the request's own words."""
+        line = await self.lines.to(self.address_of(broker), purpose)
+        return await line.ask(api, request, self.reach.answer_s + waits_s)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, api: str, request: object, *, purpose: str = ASK, waits_s: float = 0.0
+    ) -> Any:
+        """Ask the coordinator of a group, or of a transactional id. What it answers with 15 or 16, and a connection
+        that is lost, make it unknown: the next call looks for it anew. Raises UpstreamError."""
+        place = (kind, key)
+        broker = self._coordinators.get(place)
+        if broker is None:
+            broker = self._coordinators[place] = await self._coordinator(kind, key)
+        try:
+            answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s)
+        except UpstreamError:
+            self._coordinators.pop(place, None)
+            raise
+        if getattr(answer, "error_code", 0) in WAIT_FOR_COORDINATOR:
+            self._coordinators.pop(place, None)
+        return answer
+
+    async def _coordinator(self, kind: int, key: str) -> int:
+        """Without this question a new cluster never makes the topic that its coordinators keep (F3)."""
+        request = struct("FindCoordinatorRequest")(key=key, key_type=kind)
+        answer = await self.any("FindCoordinator", request)
+        if answer.error_code:
+            raise Refused(f"looking for the coordinator of {key}", answer.error_code, answer.error_message)
+        known = {**self.view.brokers, answer.node_id: Address(answer.host, answer.port)}
+        self.view = View(self.view.cluster_id, self.view.controller, known, self.view.topics)
+        return int(answer.node_id)
+
+    def _addresses(self) -> Iterable[Address]:
+        """Who may be asked, those without a failure behind them first."""
+        known = dict.fromkeys((*self.view.brokers.values(), *self.reach.servers))
+        return sorted(known, key=self.lines.failures)

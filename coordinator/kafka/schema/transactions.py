@@ -1,0 +1,88 @@
+"""Fields of the messages about transactions, and about who writes to a partition.
+
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`. The versions are those of
+transactions version 1.
+"""
+
+FIELDS = """
+AddPartitionsToTxnRequest 0-3 flexible 3+
+    transactional_id: string
+    producer_id: int64
+    producer_epoch: int16
+    topics: []
+        name: string
+        partitions: [int32]
+
+AddPartitionsToTxnResponse 0-3 flexible 3+
+    throttle_time_ms: int32
+    results: []
+        name: string
+        results_by_partition: []
+            partition_index: int32
+            partition_error_code: int16
+
+AddOffsetsToTxnRequest 0-3 flexible 3+
+    transactional_id: string
+    producer_id: int64
+    producer_epoch: int16
+    group_id: string
+
+AddOffsetsToTxnResponse 0-3 flexible 3+
+    throttle_time_ms: int32
+    error_code: int16
+
+EndTxnRequest 0-3 flexible 3+
+    transactional_id: string
+    producer_id: int64
+    producer_epoch: int16
+    committed: bool
+
+EndTxnResponse 0-3 flexible 3+
+    throttle_time_ms: int32
+    error_code: int16
+
+TxnOffsetCommitRequest 0-3 flexible 3+
+    transactional_id: string
+    group_id: string
+    producer_id: int64
+    producer_epoch: int16
+    generation_id: int32 3+ = -1
+    member_id: string 3+
+    group_instance_id: string? 3+ = null
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            committed_offset: int64
+            committed_leader_epoch: int32 2+ = -1
+            committed_metadata: string?
+
+TxnOffsetCommitResponse 0-3 flexible 3+
+    throttle_time_ms: int32
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            error_code: int16
+
+DescribeProducersRequest 0-0 flexible 0+
+    topics: []
+        name: string
+        partition_indexes: [int32]
+
+DescribeProducersResponse 0-0 flexible 0+
+    throttle_time_ms: int32
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            error_code: int16
+            error_message: string? = null
+            active_producers: []
+                producer_id: int64
+                producer_epoch: int32
+                last_sequence: int32 = -1
+                last_timestamp: int64 = -1
+                coordinator_epoch: int32
+                current_txn_start_offset: int64 = -1
+"""

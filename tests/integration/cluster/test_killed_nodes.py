@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.cluster_reading import read_all
@@ -68,13 +68,23 @@ class Numbered:
         self.acked[partition, offset] = value
 
     def leader_of(self, partition: int) -> int:
-        leader: int = self.admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions[partition].leader
+        leader: int = self._partitions()[partition].leader
         return leader
+
+    def _partitions(self) -> dict[int, PartitionMetadata]:
+        """Asked again after a while: the first one asked may be a node that is frozen."""
+        patience = Patience(PATIENCE_S)
+        while True:
+            try:
+                found: dict[int, PartitionMetadata] = self.admin.list_topics(TOPIC, timeout=3).topics[TOPIC].partitions
+            except KafkaException:
+                assert patience.lasts(), self._cluster.log_tail()
+            else:
+                return found
 
     def until_in_sync(self, replicas: int = 3) -> None:
         def whole() -> bool:
-            found = self.admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions.values()
-            return all(len(each.isrs) == replicas and each.leader >= 0 for each in found)
+            return all(len(each.isrs) == replicas and each.leader >= 0 for each in self._partitions().values())
 
         until(whole, self._cluster.log_tail)
 

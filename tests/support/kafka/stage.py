@@ -13,8 +13,9 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.errors import NotCoordinatorError
 
 from muster.coordinator.client import Admin
 from tests.support.kafka.commits import COMMITTED
@@ -218,7 +219,17 @@ class Stage:
         assert {library: self._committed(library) for library in COMMITTED} == dict.fromkeys(COMMITTED, self.sent)
 
     def _committed(self, library: str) -> list[int]:
-        return COMMITTED[library](self.node, self.group, self.topic, PARTITIONS)
+        """Asked again while the group's coordinator moves: libraries leave that to their callers here."""
+        patience = Patience(PATIENCE_S)
+        while True:
+            try:
+                return COMMITTED[library](self.node, self.group, self.topic, PARTITIONS)
+            except (KafkaException, NotCoordinatorError) as error:
+                if not (
+                    patience.lasts() and ("NOT_COORDINATOR" in str(error) or isinstance(error, NotCoordinatorError))
+                ):
+                    raise
+                time.sleep(0.05)
 
 
 def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:

@@ -97,7 +97,7 @@ class Checkers:
         """6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
         key = (place, topic.topic_id)
         frontier = self.frontier.get(key, 0)
-        if key in self.promises.unclean:
+        if key in self.promises.unclean or self._is_going(place.topic):
             return
         for member in (*state.isr, *state.elr):
             node = self._node(member)
@@ -141,6 +141,8 @@ class Checkers:
         znode = self.ensemble.committed.nodes.get(state_path(place))
         if znode is None or topic_id in self.gone or (place, topic_id) in self.promises.unclean:
             return
+        if self._is_going(place.topic):
+            return  # a follower that has heard of it has no copy any more, and a leader that has not may have its word
         state: State = znode.data
         for member in isr:
             disk = self._node(member).disk
@@ -219,11 +221,14 @@ class Checkers:
         done = self._deleted.get(id(node.disk), 0)
         for place, topic_id in node.disk.deleted[done:]:
             topic = self.topics.get(topic_id)
-            going = f"{DELETED}/{place.topic}" in self.ensemble.committed.nodes  # told before the znodes go (A3)
-            assigned = topic is not None and topic_id not in self.gone and not going
+            assigned = topic is not None and topic_id not in self.gone and not self._is_going(place.topic)
             if assigned and topic is not None and node.id in topic.partitions[place.partition].replicas:
                 self._violated("NothingRemoved", f"{node.name} deleted {place}, which is assigned to it")
         self._deleted[id(node.disk)] = len(node.disk.deleted)
+
+    def _is_going(self, name: str) -> bool:
+        """Whether the topic is to be deleted, which nodes are told before its znodes go (A3)."""
+        return f"{DELETED}/{name}" in self.ensemble.committed.nodes
 
     def _node(self, node_id: int) -> SimNode:
         return self.nodes[node_id - 1]

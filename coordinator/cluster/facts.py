@@ -61,7 +61,7 @@ class Node:
 
     epoch: the czxid of its registration; one that registers anew has a higher one. directory: 22 characters, drawn when
     its data directory was made: a new disk has another. unclean: it lost power, and holds a log that was not flushed
-    record by record.
+    record by record. session_ms: by which it leads, see `lease`; 0 where it has not said.
     """
 
     id: int
@@ -70,6 +70,7 @@ class Node:
     unclean: bool = False
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
+    session_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ class NodeStatus(IntEnum):
 
 
 class NodeView(NamedTuple):
-    """A node as all are told of it. epoch: of the registration that this is about."""
+    """A node as all are told of it. epoch: of the registration that this is about. session_ms: as `Node` has it."""
 
     id: int
     epoch: int
     status: NodeStatus = NodeStatus.LIVE
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
+    session_ms: int = 0
 
 
 class PartitionView(NamedTuple):

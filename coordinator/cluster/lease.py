@@ -77,13 +77,17 @@ class Peer:
 
 
 class Source:
-    """A leader's node as its follower sees it: when an answer of its fetch session was last received, in ms."""
+    """A leader's node as its follower sees it: when an answer of its fetch session was last received, in ms.
 
-    __slots__ = ("id", "received_ms")
+    session_ms: the longest session that it has said it has, by which it leads; 0 where it has not said.
+    """
+
+    __slots__ = ("id", "received_ms", "session_ms")
 
     def __init__(self, node: int) -> None:
         self.id = node
         self.received_ms = NEVER
+        self.session_ms = 0
 
 
 class Promise:
@@ -91,20 +95,24 @@ class Promise:
 
     The spec speaks of the node that the unit was last fetched from. Every one that it was fetched from within a
     session counts: where a leader was followed by one that has let go since, the first may still hold its lease.
+    Nodes may have sessions that differ, while an operator changes them one after the other: a leader goes by its own,
+    so that is what is waited for.
     """
 
-    __slots__ = ("_past", "source")
+    __slots__ = ("_past", "_sessions", "source")
 
     def __init__(self, started_ms: int) -> None:
         """started_ms: when this node's life began; whom its former one fetched from is not known."""
         self.source: Source | None = None
         self._past: dict[int, int] = {-1: started_ms}
+        self._sessions: dict[int, int] = {}
 
     def follow(self, source: Source | None) -> None:
         """Fetch from this node from now on; None: from nobody. What was received until now is kept."""
         before = self.source
         if before is not None and before.received_ms != NEVER:
             self._past[before.id] = max(before.received_ms, self._past.get(before.id, NEVER))
+            self._sessions[before.id] = max(before.session_ms, self._sessions.get(before.id, 0))
         self.source = source
 
     def let_go(self, node: int) -> None:
@@ -116,12 +124,16 @@ class Promise:
         return self._past.get(node, NEVER)
 
     def answers_from(self, session_ms: int) -> int:
-        """The first moment at which this node, as the leader, may answer; for one that follows nobody any more."""
-        return max(self._past.values(), default=NEVER) + session_ms
+        """The first moment at which this node, as the leader, may answer; for one that follows nobody any more.
+        session_ms: the least that is waited; a node that said it has a longer one is waited for so long."""
+        return max((self._over(node, session_ms) for node in self._past), default=NEVER + session_ms)
 
     def waits_for(self, session_ms: int, now_ms: int) -> list[int]:
         """The nodes whose leases may still hold: whom to ask whether they have let go."""
-        return [node for node, heard_ms in self._past.items() if node >= 0 and heard_ms + session_ms > now_ms]
+        return [node for node in self._past if node >= 0 and self._over(node, session_ms) > now_ms]
+
+    def _over(self, node: int, session_ms: int) -> int:
+        return self._past[node] + max(session_ms, self._sessions.get(node, 0))
 
 
 SHORT_GAP_MS = 2_000

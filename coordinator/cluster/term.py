@@ -22,23 +22,27 @@ class Term:
         "_lease_ms",
         "_opened",
         "_promise",
-        "_session_ms",
         "_timers",
+        "_wait_ms",
         "_written",
         "leader",
     )
 
-    def __init__(self, leader: Leader, promise: Promise, session_ms: int, now_ms: int) -> None:
-        """promise: what this node let former leaders of the unit believe; it follows nobody any more."""
+    def __init__(
+        self, leader: Leader, promise: Promise, session_ms: int, now_ms: int, wait_ms: int | None = None
+    ) -> None:
+        """promise: what this node let former leaders of the unit believe; it follows nobody any more. session_ms: by
+        which this node leads. wait_ms: the longest session that any node may lead by of which none is known; the own
+        where nobody says."""
         self.leader = leader
         self._promise = promise
-        self._session_ms = session_ms
+        self._wait_ms = wait_ms = session_ms if wait_ms is None else max(session_ms, wait_ms)
         self._lease_ms = lease_of(session_ms)
         self._timers = Timers()
         self._began_ms = now_ms
         self._opened = False
         # Where nobody led before, nobody can believe to.
-        self._kept = leader.epoch == FIRST_EPOCH and not promise.waits_for(session_ms, now_ms)
+        self._kept = leader.epoch == FIRST_EPOCH and not promise.waits_for(wait_ms, now_ms)
         self._written: deque[tuple[int, tuple[int, ...]]] = deque()
 
     @property
@@ -67,14 +71,14 @@ class Term:
     def lease_until(self, now_ms: int) -> int:
         """Until when answers may leave, as far as is known now."""
         if not self._kept:
-            if now_ms < self._promise.answers_from(self._session_ms):
+            if now_ms < self._promise.answers_from(self._wait_ms):
                 return NEVER
             self._kept = True
         return self.leader.lease_until(self._lease_ms)
 
     def waits_for(self, now_ms: int) -> list[int]:
         """G5: the nodes that may still believe to lead: whom to ask whether they have let go."""
-        return [] if self._kept else self._promise.waits_for(self._session_ms, now_ms)
+        return [] if self._kept else self._promise.waits_for(self._wait_ms, now_ms)
 
     def let_go(self, node: int) -> None:
         """G5a, G5b: that node does not lead any more."""

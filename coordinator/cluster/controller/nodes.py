@@ -149,7 +149,7 @@ class Nodes:
         """A node as all are told of it."""
         if (node := self.live.get(node_id)) is not None:
             status = NodeStatus.SHUTTING_DOWN if node_id in self.stopping else NodeStatus.LIVE
-            return NodeView(node_id, node.epoch, status, node.rack, node.endpoints)
+            return NodeView(node_id, node.epoch, status, node.rack, node.endpoints, node.session_ms)
         epoch = self.highest.get(node_id)
         return None if epoch is None else NodeView(node_id, epoch, NodeStatus.GONE)
 

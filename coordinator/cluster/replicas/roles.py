@@ -107,6 +107,8 @@ class Roles:
     def _follow(self, unit: TopicPartition, state: State) -> None:
         self._stop_leading(unit)
         fetcher = self._fetcher(state.leader)
+        if (leader := self._image.nodes.get(state.leader)) is not None:
+            fetcher.source.session_ms = max(fetcher.source.session_ms, leader.session_ms)
         for half in halves(unit):
             copy = self.copies.get(half)
             try:

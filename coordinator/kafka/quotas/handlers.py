@@ -63,7 +63,7 @@ class QuotaHandlers:
             try:
                 told = await self._book.alter(wanted, validate_only=request.validate_only)
             except CoordinatorError as error:
-                code, told = error.code, [str(error)] * len(wanted)
+                code, told = error.code, [error.message] * len(wanted)
         return await here_or_off_the_loop(lambda: altered(told, wanted, code, call.api_version), heavy)
 
 

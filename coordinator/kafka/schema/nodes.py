@@ -72,6 +72,7 @@ ClusterStateResponse 0-0 flexible 0+
             listener: string
             host: string
             port: int32
+        session_ms: int32 = 0 tag 0
     topics: []
         topic_id: uuid
         name: string

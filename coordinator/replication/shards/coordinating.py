@@ -50,11 +50,12 @@ class Coordinating:
         on_refusal: bool,
         failed: Failed,
         now_ms: Callable[[], int] = monotonic_ms,
+        wait_ms: int | None = None,
     ) -> None:
-        """session_ms: `zookeeper.session.timeout.ms`, as negotiated. on_refusal: `broker.eviction.on.refusal`. failed:
-        hears of a mistake of the program. now_ms: the side's clock."""
+        """session_ms: `zookeeper.session.timeout.ms`, as negotiated. wait_ms: the longest of any node's. on_refusal:
+        `broker.eviction.on.refusal`. failed: hears of a mistake of the program. now_ms: the side's clock."""
         self._side = side
-        self._session_ms = session_ms
+        self._session_ms, self._wait_ms = session_ms, wait_ms
         self._now_ms = now_ms
         self._terms: dict[int, Term] = {}
         self._thin: set[int] = set()  # too few in sync
@@ -188,7 +189,8 @@ class Coordinating:
         if term is not None:
             self._leave(shard, ELSEWHERE)
         now_ms = self._clock_ms()
-        self._terms[shard] = Term(leader, self._side.replicas.promise(place), self._session_ms, self._now_ms())
+        promise = self._side.replicas.promise(place)
+        self._terms[shard] = Term(leader, promise, self._session_ms, self._now_ms(), self._wait_ms)
         self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)

@@ -159,6 +159,7 @@ def node_row(node: NodeView) -> Any:
         state=node.status,
         rack=node.rack,
         endpoints=[endpoint(listener=one.listener, host=one.host, port=one.port) for one in node.endpoints],
+        session_ms=node.session_ms,
     )
 
 
@@ -166,7 +167,7 @@ def node_view(row: Any) -> NodeView:
     """A state that is not known here is that of a node which is not to be counted on."""
     status = NodeStatus(row.state) if row.state in set(NodeStatus) else NodeStatus.GONE
     endpoints = tuple(Endpoint(one.listener, one.host, one.port) for one in row.endpoints)
-    return NodeView(row.node_id, row.node_epoch, status, row.rack, endpoints)
+    return NodeView(row.node_id, row.node_epoch, status, row.rack, endpoints, row.session_ms)
 
 
 def topic_row(topic: TopicView) -> Any:

@@ -7,15 +7,14 @@ recovered; then the node registers, and hears how the cluster stands before anyb
 import asyncio
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
-from muster.coordinator.cluster.controller import settings as rules
 from muster.coordinator.cluster.controller.effects import Note
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, NO_EPOCH, OFFSETS, SECURITY, Endpoint, Node
+from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node
 from muster.coordinator.cluster.image import Changes
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
@@ -45,23 +44,25 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.clustered.asking import AsksByGrpc, AsksElsewhere, Channels, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
-from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.noting import tell_election
+from muster.coordinator.server.clustered.rules import client_doors, internal_configs, rules_of
+from muster.coordinator.server.clustered.session_lengths import SessionLengths
 from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.clustered.touch import Touch
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.service.observed import ObservedGroups
+from muster.coordinator.zookeeper.cluster.layout import SessionLength
 from muster.coordinator.zookeeper.cluster.registration import Registration
+from muster.coordinator.zookeeper.cluster.sessions import longest_session
 from muster.coordinator.zookeeper.connect import Session, SessionState
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.observer import Observer, Tell
-from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
 from muster.coordinator.zookeeper.registry import cluster_id_of
 from muster.storage.broker.topic_requests import TopicRequests
 
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from muster.storage.broker.broker import Broker
 
 ID_BYTES: Final = 16
-ELECTIONS_KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
 SESSIONS_TO_A_CONTROLLER: Final = 3
 """A former controller's session may have to end first, and a new one reads what there is."""
 
@@ -115,6 +115,8 @@ class Joined:
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._rates: Rates | None = None
+        self._session_ms = 0
+        """By which this node leads, all its life long: what ZooKeeper grants later on may be another."""
         self._ids: ProducerIdBlocks | None = None
 
     @property
@@ -190,9 +192,13 @@ class Joined:
         if broker.unclean:
             loose = rules_of(settings).loose_of
             self.side.on_learned(LostPower(broker, self.side, lambda: self._node(broker, doors), loose).look)
+        self.side.on_learned(SessionLengths(self.side.image).learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls, may=may)
         await registration.prepare()
+        session_ms = self._session_ms = self.session.session_timeout_ms
+        mine = SessionLength(session_ms, broker.identity.directory_id)
+        wait_ms = await longest_session(self.session, settings.node_id, mine)
         await adopt(self.session, broker, settings.node_id)
         await registration.register()
         registration.start()
@@ -222,9 +228,10 @@ class Joined:
         self.group_log = ShardGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
         self._coordinating = Coordinating(
             self.side,
-            session_ms=self.session.session_timeout_ms,
+            session_ms=session_ms,
             on_refusal=settings.broker_eviction_on_refusal,
             failed=self._failed,
+            wait_ms=wait_ms,
         )
         self.engine = partial(
             LedEngine, authority=self._coordinating, commit_timeout_ms=settings.offsets_commit_timeout_ms
@@ -344,6 +351,7 @@ class Joined:
             identity.unclean,
             (*doors, Endpoint(REPLICATION, *told)),
             settings.broker_rack or None,
+            self._session_ms,
         )
 
     def _learned(self, changes: Changes) -> None:
@@ -404,40 +412,3 @@ class Joined:
                 log.warning("ZooKeeper is out of reach; what is in sync goes on", zookeeper=where)
             case SessionState.LOST:
                 log.warning("the session is over; the node registers anew once it can", zookeeper=where)
-
-
-def client_doors(doors: Doors) -> tuple[Endpoint, ...]:
-    """Where clients are told to go, Kafka's first, which tools of that era take for the only one."""
-    kafka = None if doors.kafka is None else Endpoint(PLAINTEXT, *doors.kafka)
-    told = (kafka, Endpoint(GRPC, *doors.grpc), http_door(doors.http, doors.grpc))
-    return tuple(door for door in told if door is not None)
-
-
-def rules_of(settings: Settings) -> rules.Settings:
-    """What the controller goes by."""
-    return rules.Settings(
-        min_isr=settings.min_insync_replicas,
-        unclean_election=settings.unclean_leader_election_enable,
-        loose=settings.for_topic({}).flush_messages != 1,
-        offsets_partitions=settings.offsets_topic_num_partitions,
-        offsets_replicas=settings.offsets_topic_replication_factor,
-        internal=(ELECTIONS,) if settings.authorizer == "none" else (ELECTIONS, SECURITY),
-        eviction=settings.broker_eviction_on_refusal,
-        auto_rebalance=settings.auto_leader_rebalance_enable,
-        imbalance_percent=settings.leader_imbalance_per_broker_percentage,
-        imbalance_check_ms=settings.leader_imbalance_check_interval_seconds * 1000,
-    )
-
-
-def internal_configs(settings: Settings, name: str) -> Mapping[str, str]:
-    """What an internal topic sets for itself."""
-    if name == SECURITY:
-        from muster.coordinator.server.security.store import CONFIGS
-
-        # A copy that may lack what was taken from somebody is elected by an operator's word only.
-        return {**CONFIGS, "flush.messages": "1", "unclean.leader.election.enable": "false"}
-    if name in (OFFSETS, LEDGER):
-        size = str(settings.offsets_topic_segment_bytes)
-        # A turn's batch is as large as it is; only a segment bounds it.
-        return {"cleanup.policy": "compact", "segment.bytes": size, "max.message.bytes": size}
-    return {"retention.ms": str(ELECTIONS_KEPT_MS)} if name == ELECTIONS else {}

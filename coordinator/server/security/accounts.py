@@ -207,7 +207,7 @@ class Accounts:
         try:
             found = await self._settled(change)
         except CoordinatorError as error:
-            return dict.fromkeys(names, (error.code, str(error)))
+            return dict.fromkeys(names, (error.code, error.message))
         return {name: found.get(name, OK) for name in names}
 
     async def _settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
@@ -235,7 +235,7 @@ class Accounts:
         try:
             await self._kept(changes)
         except CoordinatorError as error:
-            problem = error.code, str(error)
+            problem = error.code, error.message
             outcomes.update((str(change.key[0]), problem) for change in changes)
 
     def _few(self, count: int, most: int = MOST_ALTERATIONS) -> None:

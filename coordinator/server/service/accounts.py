@@ -72,7 +72,7 @@ class SecurityService:
 
 
 def refusal(answer: Refusing, error: CoordinatorError) -> Refusing:
-    answer.error_code, answer.error_message = error_code(error.code), str(error)
+    answer.error_code, answer.error_message = error_code(error.code), error.message
     return answer
 
 

@@ -39,7 +39,7 @@ class Quotas:
         try:
             told = await self._book.alter(wanted, validate_only=request.validate_only)
         except CoordinatorError as error:
-            code, told = error.code, [str(error)] * len(wanted)
+            code, told = error.code, [error.message] * len(wanted)
         answer = pb.AlterQuotasResponse()
         for why in told:
             answer.results.add(error_code=error_code(code if why else ErrorCode.NONE), error_message=why)

@@ -8,7 +8,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
 from muster.coordinator.zookeeper import paths
@@ -27,6 +27,8 @@ UNCLEAN_ELECTION = "/muster/cluster/unclean_election"
 asks for it."""
 DRAINED = "/muster/cluster/drained"
 """Below it, by their ids, the nodes that are to lead nothing; they hold nothing."""
+SESSIONS = "/muster/cluster/sessions"
+"""Below it, by their ids, by how long a session each node leads in its latest life, or may have led in another."""
 
 REPLICATION = "REPLICATION"
 """The listener between nodes."""
@@ -44,6 +46,29 @@ def config_broker(node_id: int) -> str:
 
 def drained(node_id: int) -> str:
     return f"{DRAINED}/{node_id}"
+
+
+class SessionLength(NamedTuple):
+    """By how long a session a node leads, and the data directory that it has."""
+
+    session_ms: int
+    directory: str
+
+    def to_json(self) -> bytes:
+        """
+        >>> SessionLength(6000, "a").to_json()
+        b'{"version":1,"session_ms":6000,"directory":"a"}'
+        """
+        return as_json(version=1, session_ms=self.session_ms, directory=self.directory)
+
+
+def read_session_length(path: str, data: bytes) -> SessionLength:
+    return read_json(
+        path,
+        data,
+        "how long a node's session is: JSON with session_ms and directory",
+        lambda body: SessionLength(int(body["session_ms"]), str(body["directory"])),
+    )
 
 
 def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> bytes:
@@ -66,7 +91,10 @@ def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> byte
     }
     if node.rack is not None:
         body["rack"] = node.rack
-    body["muster"] = {"directory": node.directory, "unclean": node.unclean, "features": FEATURES}
+    ours: dict[str, object] = {"directory": node.directory, "unclean": node.unclean, "features": FEATURES}
+    if node.session_ms:
+        ours["session_ms"] = node.session_ms
+    body["muster"] = ours
     return as_json(**body)
 
 
@@ -95,6 +123,7 @@ def read_registration(path: str, data: bytes, epoch: int) -> Node | None:
             unclean=bool(ours.get("unclean", False)),
             endpoints=tuple(filter(None, map(read_endpoint, old.endpoints))),
             rack=None if rack is None else str(rack),
+            session_ms=int(ours.get("session_ms", 0)),
         )
 
     return read_json(path, data, "a node's registration: JSON with muster.directory and muster.features", parse)

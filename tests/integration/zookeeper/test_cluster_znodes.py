@@ -13,8 +13,10 @@ from muster.coordinator.cluster.image import Known
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.cluster.admin import CHANGES_MS, ConfigChanges, Markers, take_producer_ids
+from muster.coordinator.zookeeper.cluster.layout import SessionLength
 from muster.coordinator.zookeeper.cluster.reading import Nodes, Topics, read_states, read_version
 from muster.coordinator.zookeeper.cluster.registration import OtherKind, Registration
+from muster.coordinator.zookeeper.cluster.sessions import longest_session
 from muster.coordinator.zookeeper.cluster.writing import Writer
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.registry import IdTaken
@@ -285,5 +287,22 @@ def test_no_producer_id_is_taken_twice(zookeeper: str, run: Run) -> None:
         async with session(zookeeper) as one, session(zookeeper) as two:
             blocks = await asyncio.gather(*(take_producer_ids(zk, 1) for zk in (one, two) for _ in range(5)))
             assert sorted(block.first for block in blocks) == [1_000 * number for number in range(10)]
+
+    run(story)
+
+
+def test_the_longest_session_of_any_node_is_known_to_who_starts(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            assert await longest_session(zk, 1, SessionLength(6_000, "one")) == 6_000
+            assert await longest_session(zk, 2, SessionLength(9_000, "two")) == 9_000
+            assert await longest_session(zk, 1, SessionLength(6_000, "one")) == 9_000, "node 2 may lead yet, unseen"
+            # Its former life is over: the directory was locked.
+            assert await longest_session(zk, 2, SessionLength(4_000, "two")) == 6_000
+            # Another disk: that life may go on somewhere.
+            assert await longest_session(zk, 1, SessionLength(3_000, "another")) == 6_000
+            written = await zk.get(f"{layout.SESSIONS}/1")
+            assert written is not None
+            assert written.data == b'{"version":1,"session_ms":6000,"directory":"another"}'
 
     run(story)

@@ -137,6 +137,21 @@ def test_g5_a_new_leader_waits_a_session_from_what_it_last_received() -> None:
     assert promise.waits_for(SESSION, 7_000) == []
 
 
+def test_g5_a_leader_with_a_longer_session_is_waited_for_as_long_as_it_leads_by_it() -> None:
+    promise, longer, other = Promise(started_ms=-50_000), Source(1), Source(2)
+    longer.session_ms = 2 * SESSION
+    promise.follow(longer)
+    longer.received_ms = 1_000
+    promise.follow(other)
+    other.received_ms = 3_000
+    promise.follow(None)
+    assert promise.answers_from(SESSION) == 13_000
+    assert promise.waits_for(SESSION, 9_000) == [1]
+    promise.let_go(1)
+    assert promise.answers_from(SESSION) == 9_000
+    assert promise.answers_from(3 * SESSION) == 21_000, "the longest that is known of any node"
+
+
 def test_g5_or_from_its_own_start() -> None:
     promise = Promise(started_ms=5_000)
     assert promise.answers_from(SESSION) == 11_000

@@ -302,3 +302,19 @@ def test_a_log_that_begins_where_it_began_is_no_news() -> None:
     leader.flushes()
     leader.replicas.serving.wake(2)
     assert len(answers) == 1
+
+
+def test_g5_whoever_copies_a_shard_knows_by_how_long_a_session_its_leader_leads() -> None:
+    """One that comes back with a longer one is waited for as long; with a shorter one it may have led by the former."""
+    follower = Pair(THERE)
+    for epoch, (session_ms, longest_ms) in enumerate(((6_000, 6_000), (9_000, 9_000), (3_000, 9_000)), 1):
+        led = tuple(half_of_shard(name, epoch) for name in ("__consumer_offsets", "__rebalances"))
+        follower.hears(*led, nodes=(node(HERE, epoch)._replace(session_ms=session_ms), node(THERE)))
+        source = follower.replicas.promise(TopicPartition("__consumer_offsets", 0)).source
+        assert source is not None
+        assert (source.id, source.session_ms) == (HERE, longest_ms)
+
+
+def half_of_shard(name: str, epoch: int) -> TopicView:
+    view = PartitionView(HERE, epoch, epoch, (HERE, THERE), (), (HERE, THERE))
+    return TopicView(name.encode().ljust(16), name, {}, {0: view})

@@ -1,0 +1,34 @@
+"""By how long a session each node of a cluster leads: written down before it may lead, read by who may take over.
+
+`zookeeper.session.timeout.ms` is to be the same everywhere, and is not while an operator changes it one node after the
+other. A leader goes by its own; so whoever takes over waits for the longest of any.
+"""
+
+from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.cluster.layout import SessionLength
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.consumer import at_most
+
+
+async def longest_session(session: Session, node_id: int, own: SessionLength) -> int:
+    """Write this node's down, before it registers; the longest of all, in ms. Raises ZooKeeper's weather, and
+    MalformedZnode.
+
+    With the same directory (which is locked) the node's former life is over, and so is what it led by. With another
+    one that life may go on, cut off somewhere: the longer of both counts. That of a node that was removed counts on.
+    """
+    path = f"{layout.SESSIONS}/{node_id}"
+    found = await session.get(path)
+    if found is not None:
+        before = layout.read_session_length(path, found.data)
+        if before.directory != own.directory or not own.directory:
+            own = own._replace(session_ms=max(own.session_ms, before.session_ms))
+    if found is None or found.data != own.to_json():
+        await session.write(path, own.to_json())
+    await session.sync(layout.SESSIONS)
+
+    async def length(name: str) -> int:
+        each = await session.get(f"{layout.SESSIONS}/{name}")
+        return 0 if each is None else layout.read_session_length(f"{layout.SESSIONS}/{name}", each.data).session_ms
+
+    return max(own.session_ms, *await at_most(await session.children(layout.SESSIONS) or (), length))

@@ -83,6 +83,7 @@ class StandIn:
             "DescribeGroupSettings": lambda _: pb.DescribeGroupSettingsResponse(),
             "DescribeHolds": lambda _: control_pb.DescribeHoldsResponse(),
             "DescribeCanary": lambda _: control_pb.DescribeCanaryResponse(),
+            "DescribeNode": lambda _: pb.DescribeNodeResponse(),
         }
         found: Message = answers[method](request)
         return found
@@ -101,6 +102,9 @@ class StandIn:
 
     def owner(self, group: str) -> None:
         """All groups are this node's."""
+
+    def leads(self) -> None:
+        """So are all shards."""
 
     def health(self) -> NodeHealth:
         return NodeHealth(True, False, (), ())

@@ -118,6 +118,9 @@ class Asks(Protocol):
     def owner(self, group: str) -> Owner | None:
         """Which other node coordinates the group; None: this one, or nobody that is known."""
 
+    def leads(self) -> frozenset[int] | None:
+        """Of a cluster's node, the shards that it coordinates; None: it is on its own, and has all of them."""
+
     def sees_node(self) -> bool:
         """Whether they may know how the node is: its metrics, and what is wrong with it."""
 

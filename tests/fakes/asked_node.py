@@ -23,6 +23,7 @@ class AskedNode:
         self.draining = False
         self.owners: dict[str, Owner] = {}
         """Of the groups that other nodes coordinate."""
+        self.led: frozenset[int] | None = None
         self.asked: list[tuple[str, Message, Caller]] = []
         self.answers: dict[str, Callable[[Any], Message]] = {}
         self._started = True
@@ -53,6 +54,9 @@ class AskedNode:
 
     def owner(self, group: str) -> Owner | None:
         return self.owners.get(group)
+
+    def leads(self) -> frozenset[int] | None:
+        return self.led
 
     def sees_node(self) -> bool:
         return True

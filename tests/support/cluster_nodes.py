@@ -1,5 +1,6 @@
 """Three real nodes of a cluster, in processes of their own, at a real ZooKeeper."""
 
+import json
 import os
 import signal
 import threading
@@ -66,6 +67,16 @@ class ClusterNodes:
             while client.exists(f"/brokers/ids/{number}", watch=lambda event: gone.set()) is not None:
                 gone.wait()
                 gone.clear()
+        finally:
+            client.stop()
+            client.close()
+
+    def controller(self) -> int:
+        """The node that holds `/controller`."""
+        client = KazooClient(self._connect)
+        client.start()
+        try:
+            return int(json.loads(client.get("/controller")[0])["brokerid"])
         finally:
             client.stop()
             client.close()

@@ -6,6 +6,7 @@ That room is imported unless `http.listeners` is empty, and in a thread: it take
 import asyncio
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -15,7 +16,7 @@ import structlog
 from google.protobuf.message import Message
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.cluster import GRPC, HTTP, at
+from muster.coordinator.edge.cluster import GRPC, HTTP, at, leads
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.edge.transport.sockets import listening_socket
 from muster.coordinator.edge.transport.tls import Tls
@@ -250,6 +251,11 @@ class Inside:
         if node is None or node.node_id == cluster.me:
             return None
         return Owner(node.node_id, at(node), "" if door is None else at(door))
+
+    def leads(self) -> frozenset[int] | None:
+        """See `Asks.leads`."""
+        cluster = self._cluster
+        return None if cluster is None else frozenset(filter(partial(leads, cluster), range(self._node.engine.shards)))
 
     def sees_node(self) -> bool:
         """See `Asks.sees_node`."""

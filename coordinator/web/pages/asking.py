@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
@@ -102,6 +103,14 @@ class Asking:
         if not isinstance(found, answer):
             raise TypeError(f"{method} answered {type(found).__name__}; expected {answer.__name__}")
         return found
+
+    async def cluster(self) -> cluster_pb.DescribeClusterResponse | None:
+        """All nodes, as this one knows them; None where it is on its own, or whoever asks may not know."""
+        if self._asks.leads() is None or not self._asks.sees_node():
+            return None
+        request = cluster_pb.DescribeClusterRequest()
+        answer = await self.call("DescribeCluster", request, cluster_pb.DescribeClusterResponse)
+        return None if answer.error_code else answer
 
     async def groups(self) -> Sequence[group_pb.ListedGroup]:
         answer = await self.call("ListGroups", group_pb.ListGroupsRequest(), group_pb.ListGroupsResponse)

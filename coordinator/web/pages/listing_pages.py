@@ -14,6 +14,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.words import size
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.asking import Asking
+from muster.coordinator.web.pages.cluster_view import cluster_view
 from muster.coordinator.web.pages.figures import FiguresOf
 from muster.coordinator.web.pages.group_pages import here, number_of
 from muster.coordinator.web.pages.group_view import BUSY
@@ -190,11 +191,17 @@ class ListingPages:
     async def _nodes(self, request: Request) -> Response:
         around, groups = self._around(request), await self._asking.groups()
         health, shards = self._asks.health(), self._asks.node().shards
-        has = await self._asking.resources()
+        has, cluster = await self._asking.resources(), await self._asking.cluster()
+        led, me = self._asks.leads(), self._asks.node().node_id
+        scheme = request.url.scheme
 
         def make() -> Mapping[str, Any]:
             cells = [
-                Cell(number, "unowned" if number in health.loading else "l0", f"shard {number}")
+                Cell(number, "unowned", f"shard {number}: not loaded")
+                if number in health.loading
+                else Cell(number, "l0", f"shard {number}")
+                if led is None or number in led
+                else Cell(number, "ln", f"shard {number}: another node leads it, or nobody")
                 for number in range(shards)
             ]
             ready = not health.loading and not health.conditions
@@ -208,6 +215,8 @@ class ListingPages:
                 if health.started
                 else "loading",
                 "loading": health.loading,
+                "led": None if led is None else len(led),
+                "cluster": None if cluster is None else cluster_view(cluster, me, scheme),
                 "troubles": health.conditions,
                 "groups": f"{len(groups):,}",
                 "shards": strips(cells, "shards"),

@@ -4,9 +4,11 @@ import asyncio
 from html.parser import HTMLParser
 
 import pytest
+from google.protobuf.message import Message
 
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
 from muster.coordinator.config import load_settings
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import (
     REBALANCE_OUTCOME_POSITIONS_CHANGED,
@@ -14,7 +16,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import (
     PlanScore,
 )
 from muster.coordinator.web.app import app_of as whole
-from muster.coordinator.web.asks import NodeHealth
+from muster.coordinator.web.asks import NOBODY, Caller, NodeHealth
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -227,3 +229,54 @@ def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() ->
 def test_what_is_no_act_is_refused_in_words() -> None:
     body = asyncio.run(fetched(app_of(StandIn(2, 4, 1)), f"/groups/{LARGE}/act", expected=(400,))).decode()
     assert "is no act; expected remove, reset, delete, set, unset" in body
+
+
+class OneOfThree(StandIn):
+    """A node of a cluster of which one is gone; it leads two shards."""
+
+    def leads(self) -> frozenset[int]:
+        return frozenset({3, 7})
+
+    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+        if method != "DescribeCluster":
+            return await super().call(method, request, by)
+        answer = cluster_pb.DescribeClusterResponse(
+            cluster_id="c1", controller_id=2, partition_count=1200, under_replicated_count=1100, heard_ms_ago=300
+        )
+        for number in (1, 2, 3):
+            node = answer.nodes.add(node_id=number, host=f"node-{number}", port=9290, leads=number, holds=1200)
+            node.state = cluster_pb.NODE_STATE_GONE if number == 3 else cluster_pb.NODE_STATE_LIVE
+            if number != 3:
+                node.endpoints.add(listener="HTTP", host=f"node-{number}", port=9291)
+        answer.cut_off = self.cut_off
+        return answer
+
+    cut_off = ""
+
+
+def test_a_node_of_a_cluster_shows_all_of_them_and_what_it_leads() -> None:
+    body = shown_of(OneOfThree(4, 10, 5), "/nodes")
+    assert '<a href="http://node-2:9291/nodes">node-2:9291</a>' in body
+    assert "node-1:9291/nodes" not in body, "no link from a page to itself"
+    assert [body.count(f'class="pill {kind}"') for kind in ("ok", "bad")] == [2, 1]
+    assert "1,100 with a copy behind or gone" in body
+    assert "of 50 lead here" in body
+    assert (body.count('<g class="cell l0">'), body.count('<g class="cell ln">')) == (2, 48)
+    assert "this node is not in the cluster" not in body
+
+
+def test_one_that_is_cut_off_says_so_first() -> None:
+    node = OneOfThree(4, 10, 5)
+    node.cut_off = "this node is not in the cluster"
+    body = shown_of(node, "/nodes")
+    assert '<p class="notice bad">as of 0.3 s ago: this node is not in the cluster</p>' in body
+
+
+def test_a_node_on_its_own_leads_all_and_knows_of_no_others() -> None:
+    body = shown("/nodes")
+    assert "all of them lead here" in body
+    assert "All nodes" not in body
+
+
+def shown_of(node: StandIn, path: str) -> str:
+    return asyncio.run(fetched(app_of(node), path)).decode()

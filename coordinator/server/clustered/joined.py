@@ -50,9 +50,8 @@ from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.noting import tell_election
 from muster.coordinator.server.clustered.rules import client_doors, internal_configs, rules_of
-from muster.coordinator.server.clustered.session_lengths import SessionLengths
 from muster.coordinator.server.clustered.shard_count import ShardCount
-from muster.coordinator.server.clustered.touch import Touch
+from muster.coordinator.server.clustered.touch import SessionLengths, Touch
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of

@@ -1,9 +1,15 @@
-"""Whether what this node tells of the cluster is how it stands, or how it stood when the controller was last heard."""
+"""Whether what this node tells of the cluster is how it stands, or how it stood when the controller was last heard; and
+whether all nodes go by sessions of one length, by which they are told apart from those that are gone."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import structlog
+
+from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.zookeeper.connect import Session, SessionState
+
+log = structlog.get_logger("muster.cluster")
 
 
 class Heard(NamedTuple):
@@ -50,3 +56,27 @@ class Touch:
             return "and as far as ZooKeeper says there is no controller"
         node, (host, port) = controller
         return f"and the controller, node {node} at {host}:{port}, does not answer it"
+
+
+class SessionLengths:
+    """Told of each change of the image; the log has a line when the lengths differ, or differ otherwise than before."""
+
+    def __init__(self, image: Image, warn: Callable[..., object] = log.warning) -> None:
+        self._image = image
+        self._warn = warn
+        self._told: dict[int, int] = {}
+
+    def learned(self, changes: Changes) -> None:
+        if not changes.nodes:
+            return
+        lengths = {node.id: node.session_ms for node in self._image.live() if node.session_ms}
+        differ = len(set(lengths.values())) > 1
+        if differ and lengths != self._told:
+            each = ", ".join(f"node {node} has {ms}" for node, ms in sorted(lengths.items()))
+            self._warn(
+                "zookeeper.session.timeout.ms is not the same at all nodes: a takeover waits for the longest; set it "
+                "to one value, one node after the other",
+                lengths=each,
+                as_granted_by="ZooKeeper, which bounds it to 2 to 20 of its ticks",
+            )
+        self._told = lengths if differ else {}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus, NodeView
-from muster.coordinator.server.clustered.session_lengths import SessionLengths
+from muster.coordinator.server.clustered.touch import SessionLengths
 
 
 def test_the_log_says_which_node_has_what_once_for_each_difference() -> None:

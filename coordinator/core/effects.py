@@ -88,6 +88,8 @@ class ConsumerHeartbeatReply:
     """What the member is to have as soon as others let go of it."""
     heirs_ready: Shares = field(default_factory=dict)
     """Of what the member is to let go of, that whose next owner has prepared for it."""
+    session_timeout_ms: int = 0
+    """How long it is waited for without a word."""
 
 
 @value

@@ -39,5 +39,11 @@ def consumer_answered(token: int, reply: effects.ConsumerHeartbeatReply) -> ev.C
         named = ((reply.names[topic], numbers) for topic, numbers in reply.assignment.items() if topic in reply.names)
         assignment = tuple(sorted((topic, number) for topic, numbers in named for number in numbers))
     return ev.ConsumerHeartbeatAnswered(
-        token, reply.code, reply.message, reply.member_epoch, reply.heartbeat_interval_ms, assignment
+        token,
+        reply.code,
+        reply.message,
+        reply.member_epoch,
+        reply.heartbeat_interval_ms,
+        assignment,
+        session_timeout_ms=reply.session_timeout_ms,
     )

@@ -73,6 +73,8 @@ class ConsumerHeartbeatAnswered:
     """What it is to have as soon as others let go of it; None: nothing."""
     heirs_ready: Partitions = ()
     """Of what it lets go of, that whose next owner is ready."""
+    session_timeout_ms: int = 0
+    """How long the coordinator waits for a member that says nothing; 0: nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

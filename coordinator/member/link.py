@@ -1,4 +1,5 @@
-"""The line to the coordinator: whether it is known, when to try again, when the next heartbeat is due."""
+"""The line to the coordinator: whether it is known, when to try again, when the next heartbeat is due, and until when a
+member that reaches nobody may rest on what it has (K4)."""
 
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings
@@ -15,11 +16,42 @@ class Link:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_heard_ms = 0
         self._told_ms = 0
+        self._said_ms = 0
+        self._alive_ms = 0
+        self._let_go = False
 
     @property
     def session_end_ms(self) -> int:
         """Without an answer until then, somebody else may coordinate the group."""
         return self._last_heard_ms + self._settings.session_timeout_ms
+
+    # The session, as its coordinator counts it at the earliest.
+
+    def says(self, now_ms: int) -> None:
+        """A heartbeat leaves."""
+        self._said_ms = now_ms
+
+    def counts(self) -> None:
+        """That heartbeat was answered by who coordinates the group: the session counts from its sending, or later."""
+        self._alive_ms = max(self._alive_ms, self._said_ms)
+        self._let_go = False
+
+    def joined(self, now_ms: int) -> None:
+        """Until now the coordinator held the join, and knew by that that the member is there."""
+        self._alive_ms = now_ms
+        self._let_go = False
+
+    def join_broke(self, now_ms: int) -> None:
+        """The same, but nothing of it was heard; what is tried again after that proves nothing."""
+        if not self._let_go:
+            self._alive_ms = now_ms
+        self._let_go = True
+
+    def given_up_ms(self, session_ms: int) -> int:
+        """When a member that is not heard of any more may be given up."""
+        return self._alive_ms + session_ms
+
+    # Its coordinator.
 
     def found(self, now_ms: int) -> None:
         self.known = True

@@ -5,9 +5,9 @@ import pytest
 from tests.sim.run import run_seed
 
 BEFORE = {
-    0: "0fc4ddce64338dd2960a6598efe462065fac8c5602eb34433b4e2f8c5686134f",
-    1: "b76bf2a946303754d2204ddce44f656f73bb7081d864fb3a82749c078f8b44df",
-    2: "754822033550d43bdd2ecc73b79a4abdc92a67594e36336fde9739e5d14813ef",
+    0: "f5f12130a45af9b57ae2087f9a6a1790be06d9b2989617b7bb6affe671c6973c",
+    1: "f2d86b415b05e3367818a7b6a62809919c786e1d752547935bde8fc18bbd1ccc",
+    2: "e8c2c8394de39a944609742c9d670448240120fb012f7ae863879b3df782b022",
 }
 """By seed, what a run came to before the first commit of the wing. Whoever changes on purpose what groups do on a node
 by itself, or what a seed draws, writes down anew what they come to now.

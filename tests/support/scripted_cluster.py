@@ -190,6 +190,8 @@ class ScriptedCluster:
         self.joins: Counter[str] = Counter()
         self.interval_ms = 20
         """Between heartbeats, as coordinators tell it."""
+        self.session_ms = 0
+        """How long members are waited for, as they are told; 0: they are not."""
         self.said: list[Said] = []
         self.refusal = NOT_LEADER
         """What who does not lead says."""
@@ -482,6 +484,7 @@ class ScriptedCluster:
         if code:
             return answer
         answer.heartbeat_interval_ms = self.interval_ms
+        answer.session_timeout_ms = self.session_ms
         if request.member_epoch == 0:
             self.joins[request.member_id] += 1
             self.epochs[request.member_id] = self.epochs.get(request.member_id, 0) + 1

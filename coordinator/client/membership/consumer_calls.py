@@ -88,6 +88,7 @@ class ConsumerCalls:
             answer.revoke_within_ms,
             self._read(answer.coming.topic_partitions) if answer.HasField("coming") else None,
             self._read(answer.heirs_ready.topic_partitions),
+            answer.session_timeout_ms,
         )
 
     def _read(self, topics: Iterable[pb.ConsumerTopicPartitions]) -> Partitions:

@@ -218,4 +218,5 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
         coming=coming,
         heirs_ready=heirs_ready,
         revoke_within_ms=draining.left_ms(group, member, step) if tell_all else 0,
+        session_timeout_ms=SESSION_TIMEOUT.of(step.state, group.id),
     )

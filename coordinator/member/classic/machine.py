@@ -16,6 +16,9 @@ from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
 from muster.coordinator.member.states import FORGOTTEN, HEARTBEATING, LOOK_AGAIN, REBALANCING, WORKING, State
 from muster.coordinator.member.types import NO_GENERATION, Leaving, RequestKind
 
+COUNT = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Answers to a heartbeat by which the session goes on; who loads a group gives all its members a whole one then."""
+
 __all__ = ["ClassicMember", "State"]
 
 
@@ -31,6 +34,8 @@ class ClassicMember(ClassicRounds):
         return self.state is State.STABLE and self._rejoin_at_ms is not None
 
     def _take(self, event: ev.Event) -> None:
+        # First of all: a process that was frozen may have lost everything meanwhile.
+        self._check_session()
         match event:
             case ev.Start():
                 if self.state is State.IDLE:
@@ -105,6 +110,8 @@ class ClassicMember(ClassicRounds):
 
     def _heartbeat_answered(self, answer: ev.HeartbeatAnswered) -> None:
         self._link.heard(self._now_ms)
+        if answer.code in COUNT:
+            self._link.counts()
         if answer.code is ErrorCode.NONE:
             self._link.well()
         else:
@@ -123,13 +130,36 @@ class ClassicMember(ClassicRounds):
         elif code in LOOK_AGAIN:
             self._coordinator_lost()
         elif code in FORGOTTEN:
-            self._forgotten(code)
-            self._cause = Cause.MEMBER_FENCED if code is ErrorCode.ILLEGAL_GENERATION else Cause.SESSION_EXPIRED
-            self._cause_detail = code.meaning
-            if self.state in {State.STABLE, State.PLANNING, State.SYNCING}:
-                self._rejoin(f"the group went on without this member: {code.name}", self._cause)
+            cause = Cause.MEMBER_FENCED if code is ErrorCode.ILLEGAL_GENERATION else Cause.SESSION_EXPIRED
+            self._given_up(code, cause, code.meaning, f"the group went on without this member: {code.name}")
         elif code is ErrorCode.FENCED_INSTANCE_ID or code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             self._fail(code, message)
+
+    def _given_up(self, code: ErrorCode, cause: Cause, detail: str, reason: str) -> None:
+        """Others may have what it had: it joins again, with nothing."""
+        self._forgotten(code)
+        self._cause, self._cause_detail = cause, detail
+        if self.state in {State.STABLE, State.PLANNING, State.SYNCING}:
+            self._rejoin(reason, cause, detail=detail)
+
+    @property
+    def _given_up_ms(self) -> int | None:
+        """K4: until when it may work on without an answer; None while that is not the question."""
+        if self.generation == NO_GENERATION or self.state not in WORKING or RequestKind.JOIN in self._requests:
+            return None
+        return self._link.given_up_ms(self.settings.session_timeout_ms)
+
+    def _check_session(self) -> None:
+        end_ms = self._given_up_ms
+        if end_ms is None or self._now_ms < end_ms:
+            return
+        detail = f"no heartbeat was answered for {self.settings.session_timeout_ms} ms (session.timeout.ms)"
+        self._abandon(RequestKind.HEARTBEAT)
+        self._link.known = False  # somebody else may coordinate the group by now
+        joining = self.state is State.JOINING
+        self._given_up(ErrorCode.ILLEGAL_GENERATION, Cause.SESSION_EXPIRED, detail, detail)
+        if joining:
+            self._join()
 
     def _poll_expired(self) -> None:
         if self.state not in WORKING - {State.EXPIRED}:
@@ -172,6 +202,7 @@ class ClassicMember(ClassicRounds):
 
     def _heartbeat(self) -> None:
         self._link.schedule_heartbeat(self._now_ms)
+        self._link.says(self._now_ms)
         self._out.append(act.SendHeartbeat(self._requests.ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
 
     def _may_heartbeat(self) -> bool:
@@ -201,6 +232,8 @@ class ClassicMember(ClassicRounds):
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, failure.detail)
         elif kind is RequestKind.JOIN or kind is RequestKind.SYNC:
             self._link.known = False
+            if kind is RequestKind.JOIN:
+                self._link.join_broke(self._now_ms)
             reason = self._reason if kind is RequestKind.JOIN else "the answer to SyncGroup was lost"
             self._rejoin(reason, self._cause, later=True)
         else:
@@ -229,6 +262,7 @@ class ClassicMember(ClassicRounds):
 
     def _wishes(self) -> Iterator[int | None]:
         yield self._link.retry_at_ms
+        yield self._given_up_ms
         if self._delay_runs:
             yield self._rejoin_at_ms
         if self._may_heartbeat():

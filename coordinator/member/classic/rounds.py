@@ -103,6 +103,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             self._rejoin(f"the join was refused: {code.name}", Cause.SESSION_EXPIRED)
         elif code in COME_BACK:
             self._link.known = self._link.known and code not in LOOK_AGAIN
+            self._link.join_broke(self._now_ms)
             self._rejoin(self._reason, self._cause, later=True)
         else:
             self._fail(code, answer.message)
@@ -116,6 +117,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self.is_leader = answer.leader == answer.member_id
         # Heartbeats begin here, before the share is known: a slow leader must not cost anyone the session.
         self._link.heard(self._now_ms)
+        self._link.joined(self._now_ms)
         self._link.schedule_heartbeat(self._now_ms)
         if not self.is_leader:
             self._sync()

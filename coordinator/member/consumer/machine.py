@@ -38,6 +38,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._saying: Report | None = None
         self._say_again = False
         self._interval_ms = settings.heartbeat_interval_ms
+        self._session_ms = 0  # as the coordinator says; 0: it has not said
         self._unreleased_since_ms: int | None = None
         self._revoke_within_ms = 0
         self._coming: frozenset[TopicPartition] = frozenset()
@@ -52,6 +53,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         return self.state in {State.JOINING, State.RELEASING, State.ADOPTING}
 
     def _take(self, event: ev.ConsumerEvent) -> None:
+        # First of all: a process that was frozen may have lost everything meanwhile.
+        self._check_session()
         match event:
             case ev.Start():
                 if self.state is State.IDLE:
@@ -138,6 +141,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         report = self._saying = self._report()
         token = self._requests.ask(RequestKind.HEARTBEAT)
         epoch = JOIN_EPOCH if self.state is State.JOINING else self.generation
+        self._link.says(self._now_ms)
         self._link.heartbeat_at_ms = self._now_ms + self._interval_ms
         news = (self._said, report)
         self._out.append(heartbeat(token, self.member_id, epoch, news, self.settings.rebalance_timeout_ms))
@@ -146,6 +150,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _answered(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
         self._link.heard(self._now_ms)
+        if answer.code is ErrorCode.NONE or answer.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._link.counts()
         if answer.code is ErrorCode.NONE:
             self._said, self._say_again = None if self._say_again else self._saying, False
             self._hear(answer)
@@ -170,6 +176,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._unreleased_since_ms = None
         self.generation = answer.epoch
         self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
+        self._session_ms = answer.session_timeout_ms or self._session_ms
         self._link.heartbeat_at_ms = self._now_ms + self._interval_ms
         if self.state is State.JOINING:
             self._become(State.STABLE)
@@ -297,6 +304,23 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         elif self._link.known and self._may_speak() and self._link.heartbeat_due(self._now_ms):
             self._heartbeat()
 
+    @property
+    def _given_up_ms(self) -> int | None:
+        """K4: until when it may work on without an answer; None while that is not the question."""
+        if not self._session_ms or self.generation == NO_GENERATION or self.state not in WORKING:
+            return None
+        return self._link.given_up_ms(self._session_ms)
+
+    def _check_session(self) -> None:
+        end_ms = self._given_up_ms
+        if end_ms is None or self._now_ms < end_ms:
+            return
+        self._forget_membership()
+        self._link.known = False  # somebody else may coordinate the group by now
+        detail = f"no heartbeat was answered for {self._session_ms} ms (group.consumer.session.timeout.ms)"
+        self._cause, self._cause_detail = Cause.SESSION_EXPIRED, detail
+        self._give_up_all(State.RELEASING)
+
     def _poll_expired(self) -> None:
         if self.state not in WORKING:
             return
@@ -343,6 +367,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _wishes(self) -> Iterator[int | None]:
         yield self._link.retry_at_ms
+        yield self._given_up_ms
         if self._may_speak() and self._link.known:
             yield self._link.heartbeat_at_ms
         if RequestKind.HEARTBEAT in self._requests:

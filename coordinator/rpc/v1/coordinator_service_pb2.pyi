@@ -294,7 +294,7 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., group_instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Union[SubscribedTopicNames, _Mapping]] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., topic_partitions: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., client_id: _Optional[str] = ..., ready: _Optional[_Union[ConsumerAssignment, _Mapping]] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail", "revoke_within_ms", "coming", "heirs_ready")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail", "revoke_within_ms", "coming", "heirs_ready", "session_timeout_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -307,6 +307,7 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     REVOKE_WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
     COMING_FIELD_NUMBER: _ClassVar[int]
     HEIRS_READY_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -319,7 +320,8 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     revoke_within_ms: int
     coming: ConsumerAssignment
     heirs_ready: ConsumerAssignment
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., revoke_within_ms: _Optional[int] = ..., coming: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., heirs_ready: _Optional[_Union[ConsumerAssignment, _Mapping]] = ...) -> None: ...
+    session_timeout_ms: int
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., revoke_within_ms: _Optional[int] = ..., coming: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., heirs_ready: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., session_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumerGroupDescribeRequest(_message.Message):
     __slots__ = ("group_ids",)

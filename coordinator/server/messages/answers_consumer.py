@@ -30,6 +30,7 @@ def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbea
         revoke_within_ms=reply.revoke_within_ms,
         coming=None if reply.coming is None else assignment(reply.coming, reply.names),
         heirs_ready=assignment(reply.heirs_ready, reply.names) if reply.heirs_ready else None,
+        session_timeout_ms=reply.session_timeout_ms,
     )
 
 

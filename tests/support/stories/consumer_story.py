@@ -54,5 +54,13 @@ class Story(MemberStory):
         return self.the(act.Revoke)
 
 
-def answer(token: int, epoch: int, assignment: Partitions | None = None) -> ev.ConsumerHeartbeatAnswered:
-    return ev.ConsumerHeartbeatAnswered(token, epoch=epoch, heartbeat_interval_ms=FIVE_SECONDS, assignment=assignment)
+def answer(
+    token: int, epoch: int, assignment: Partitions | None = None, session_ms: int = 0
+) -> ev.ConsumerHeartbeatAnswered:
+    return ev.ConsumerHeartbeatAnswered(
+        token,
+        epoch=epoch,
+        heartbeat_interval_ms=FIVE_SECONDS,
+        assignment=assignment,
+        session_timeout_ms=session_ms,
+    )

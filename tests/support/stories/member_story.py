@@ -16,9 +16,11 @@ class MemberStory:
         self.member = member
         self.now_ms = 0
         self.asked: list[act.Action] = []
+        self._last: dict[type, act.Action] = {}
 
     def on(self, event: object) -> list[act.Action]:
         self.asked = self.member.step(event, self.now_ms)
+        self._last |= {type(action): action for action in self.asked}
         return self.asked
 
     def wait(self, ms: int) -> list[act.Action]:
@@ -29,6 +31,12 @@ class MemberStory:
         found = [action for action in self.asked if isinstance(action, kind)]
         assert len(found) == 1, f"expected one {kind.__name__} in {self.asked}"
         return found[0]
+
+    def the_last(self, kind: type[A]) -> A:
+        """Asked for at any time."""
+        found = self._last[kind]
+        assert isinstance(found, kind)
+        return found
 
     def has(self, kind: type[act.Action]) -> bool:
         return any(isinstance(action, kind) for action in self.asked)

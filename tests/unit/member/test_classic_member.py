@@ -47,10 +47,10 @@ def test_heartbeats_begin_with_the_join_answer_not_with_the_share() -> None:
 
 def test_a_member_with_a_stream_says_that_it_lives_as_seldom_as_it_was_told_until_the_stream_is_lost() -> None:
     story = Story().stable()
-    story.on(ev.SessionOpened(15_000))
+    story.on(ev.SessionOpened(9_000))
     story.wait(3_000)  # One was due already.
     story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
-    story.wait(14_999)
+    story.wait(8_999)
     assert not story.has(act.SendHeartbeat)
     story.wait(1)
     story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))

@@ -8,7 +8,7 @@ from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.states import MOVES, State
 from muster.coordinator.member.types import Leaving
-from tests.support.stories.classic_story import COOPERATIVE, RANGE, Story, claims
+from tests.support.stories.classic_story import COOPERATIVE, RANGE, Named, Story, claims
 from tests.support.stories.member_story import t
 
 # Refusals
@@ -188,10 +188,9 @@ def test_a_silent_coordinator_is_looked_for_again_after_a_session() -> None:
     beat = story.the(act.SendHeartbeat)
     story.wait(7_000)
     assert act.Abandon(beat.token) in story.asked
-    story.wait(100)
+    story.on(ev.Revoked(story.the(act.Lost).token))
     story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
-    assert story.the(act.SendHeartbeat).member_id == "me"
-    assert story.member.state is State.STABLE
+    assert story.the(act.SendJoin).member_id == "me"
 
 
 def test_a_coordinator_that_moved_is_followed_without_a_rebalance() -> None:
@@ -281,3 +280,83 @@ def test_reasons_are_cut_to_255_characters() -> None:
 def test_every_state_can_be_left_except_closed() -> None:
     assert set(MOVES) == set(State)
     assert [state for state, targets in MOVES.items() if not targets] == [State.CLOSED]
+
+
+# A coordinator that cannot be reached for a whole session (K4)
+
+
+def unreachable(story: Story) -> None:
+    """The heartbeat that was sent last is not answered, and nobody else is found."""
+    story.on(ev.RequestFailed(story.the(act.SendHeartbeat).token, retriable=True))
+
+
+@pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE], ids=["eager", "cooperative"])
+def test_k4_a_member_works_on_until_a_session_after_the_sending_of_the_last_answered_heartbeat(assignor: Named) -> None:
+    story = Story(assignor).stable(0)
+    story.heartbeat(ErrorCode.NONE)  # sent and answered 3 s after it joined
+    story.wait(3_000)
+    unreachable(story)
+    story.wait(6_999)
+    assert story.member.owned == set(t(0))
+    assert story.the(act.WakeAt).at_ms == 13_000
+    story.wait(1)
+    lost = story.the(act.Lost)
+    assert (lost.partitions, lost.cause, lost.detail) == (
+        t(0),
+        Cause.SESSION_EXPIRED,
+        "no heartbeat was answered for 10000 ms (session.timeout.ms)",
+    )
+    story.on(ev.Revoked(lost.token))
+    find = story.the_last(act.FindCoordinator)
+    story.on(ev.CoordinatorFound(find.token))
+    assert story.the(act.SendJoin).member_id == "me"
+    assert claims(story.the(act.SendJoin)) == ({}, -1)
+
+
+def test_k4_who_finds_the_coordinator_in_time_goes_on_as_it_was() -> None:
+    story = Story().stable(0)
+    story.wait(3_000)
+    unreachable(story)
+    story.wait(6_900)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token))
+    story.wait(9_000)
+    assert (story.member.owned, story.member.generation) == (set(t(0)), 1)
+
+
+def test_k4_an_answer_counts_from_when_its_question_left() -> None:
+    """Frozen between the two, the member has been given up long ago, whatever the answer says."""
+    story = Story().stable(0)
+    story.wait(3_000)
+    token = story.the(act.SendHeartbeat).token
+    story.now_ms += 10_000
+    story.on(ev.HeartbeatAnswered(token))
+    assert story.the(act.Lost).partitions == t(0)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_k4_only_a_coordinator_keeps_members_alive(loads: bool) -> None:
+    """One that loads its groups gives everybody a whole session once it has them."""
+    story = Story().stable(0)
+    story.heartbeat(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loads else ErrorCode.NOT_COORDINATOR)
+    story.wait(9_999 if loads else 6_999)
+    assert story.member.owned == set(t(0))
+    story.wait(1)
+    assert story.member.owned == set()
+
+
+def test_k4_what_is_kept_through_a_join_is_lost_a_session_after_the_first_that_failed() -> None:
+    """The join was held for long, which kept the member alive; that ends with the connection, once."""
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    story.wait(60_000)
+    assert story.member.owned == set(t(0))
+    story.on(ev.RequestFailed(story.the_last(act.SendJoin).token, retriable=True))
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    story.wait(5_000)
+    story.on(ev.RequestFailed(story.the_last(act.SendJoin).token, retriable=True))
+    story.wait(4_899)
+    assert story.member.owned == set(t(0))
+    story.wait(1)
+    assert story.the(act.Lost).partitions == t(0)

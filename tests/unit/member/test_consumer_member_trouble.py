@@ -191,3 +191,65 @@ def test_polling_again_after_the_callbacks_joins_at_once() -> None:
     assert not story.has(act.SendConsumerHeartbeat)
     story.on(ev.Polled())
     assert story.said.epoch == 0
+
+
+# A coordinator that cannot be reached for a whole session (K4)
+
+SESSION_MS = 30_000
+"""As the coordinator says."""
+
+
+def told_a_session(story: Story) -> Story:
+    story.start()
+    story.on(answer(story.said.token, 1, t(0), SESSION_MS))
+    story.on(answer(story.said.token, 1, None, SESSION_MS))
+    return story
+
+
+def test_k4_a_member_works_on_until_a_session_after_the_sending_of_the_last_answered_heartbeat() -> None:
+    story = told_a_session(Story())
+    story.wait(FIVE_SECONDS)
+    story.on(answer(story.said.token, 1, None, SESSION_MS))
+    story.wait(FIVE_SECONDS)
+    story.on(ev.RequestFailed(story.said.token, retriable=True))
+    story.wait(SESSION_MS - FIVE_SECONDS - 1)
+    assert story.member.owned == set(t(0))
+    story.wait(1)
+    lost = story.the(act.Lost)
+    assert (lost.partitions, lost.cause, lost.detail) == (
+        t(0),
+        Cause.SESSION_EXPIRED,
+        "no heartbeat was answered for 30000 ms (group.consumer.session.timeout.ms)",
+    )
+    story.on(ev.Revoked(lost.token))
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert (story.said.member_id, story.said.epoch, story.said.owned) == ("me", 0, ())
+
+
+def test_k4_who_finds_the_coordinator_in_time_goes_on_as_it_was() -> None:
+    story = told_a_session(Story())
+    story.wait(FIVE_SECONDS)
+    story.on(ev.RequestFailed(story.said.token, retriable=True))
+    story.wait(SESSION_MS - FIVE_SECONDS - 1)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    story.on(answer(story.said.token, 1, None, SESSION_MS))
+    story.wait(FIVE_SECONDS)
+    assert (story.member.owned, story.member.generation) == (set(t(0)), 1)
+
+
+def test_k4_an_answer_counts_from_when_its_question_left() -> None:
+    story = told_a_session(Story())
+    story.wait(FIVE_SECONDS)
+    token = story.said.token
+    story.now_ms += SESSION_MS
+    story.on(answer(token, 1, None, SESSION_MS))
+    assert story.the(act.Lost).partitions == t(0)
+
+
+def test_k4_without_a_word_about_its_session_a_member_keeps_what_it_has() -> None:
+    """An older coordinator does not say for how long it waits."""
+    story = Story().stable(0)
+    story.wait(FIVE_SECONDS)
+    story.on(ev.RequestFailed(story.said.token, retriable=True))
+    story.wait(10 * SESSION_MS)
+    assert story.member.owned == set(t(0))

@@ -73,6 +73,28 @@ def test_a_member_follows_its_coordinator_without_joining_again(how: str, monkey
     play(story)
 
 
+def test_k4_who_finds_no_coordinator_for_a_session_stops_and_joins_again_under_its_id() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("t", 2)
+        cluster.coordinators["g"], cluster.session_ms = 3, 200
+        lost: list[Any] = []
+        async with member(cluster) as reader, producer(cluster) as writer:
+            await reader.subscribe(["t"], on_lost=lambda *said: lost.append(said))
+            await send(writer, "t", b"a")
+            assert await read(reader, 1) == [b"a"]
+            was = reader.consumer_group_metadata()
+            cluster.coordinators["g"] = None
+            while not lost:
+                assert await reader.consume(1, 0.01) == []
+            assert reader.assignment() == set()
+            cluster.coordinators["g"] = 1
+            await send(writer, "t", b"b")
+            await read(reader, 1)
+            assert cluster.joins == {was.member_id: 2}
+
+    play(story)
+
+
 def test_a_stream_that_breaks_has_the_coordinator_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """K3: heartbeats are a minute apart here; a member that waited for the next one would be long without a session."""
     told = member_settings

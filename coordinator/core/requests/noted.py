@@ -12,6 +12,7 @@ from itertools import islice
 from muster.coordinator.core.entries import beside, keep_entry
 from muster.coordinator.core.events import DeleteGroup, OffsetCommit
 from muster.coordinator.core.ledger import Ledger, Loss
+from muster.coordinator.core.observed.group import ZOOKEEPER
 from muster.coordinator.core.records import RebalanceForgotten
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Outcome, PositionChange, RebalanceEntry, StoredOffset
@@ -38,8 +39,7 @@ def committed(request: OffsetCommit, kept: Positions, step: Step) -> None:
     On the wire an operator's tool is like a consumer that assigns partitions to itself and commits all the time. It is
     taken for a tool if it says so, or if members have shared the group: no such consumer has business there.
     """
-    ledger = step.state.ledgers.get(request.group_id)
-    if not request.by_tool and (ledger is None or ledger.newest is None):
+    if not request.by_tool and not is_shared_here(request.group_id, step):
         return
     stored = step.state.offsets.get(request.group_id, {})
     changes = [
@@ -48,6 +48,17 @@ def committed(request: OffsetCommit, kept: Positions, step: Step) -> None:
         if place not in stored or stored[place].offset != position.offset
     ]
     positions_changed(request.group_id, changes, request.operator, step)
+
+
+def is_shared_here(group_id: str, step: Step) -> bool:
+    """Whether members have shared the group whom the shard knows. Those who meet in ZooKeeper commit without a name
+    (offsets.storage=kafka); as long as they may be there, it is they."""
+    ledger = step.state.ledgers.get(group_id)
+    newest = None if ledger is None else ledger.newest
+    if newest is None or newest.protocol_type != ZOOKEEPER:
+        return newest is not None
+    observed = step.state.observed(group_id)
+    return observed is not None and not observed.members
 
 
 def positions_changed(group_id: str, changes: Sequence[PositionChange], operator: str, step: Step) -> None:

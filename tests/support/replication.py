@@ -21,6 +21,8 @@ from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
     FetchAsked,
+    LogEnd,
+    LogsAsked,
     NodeName,
     Noted,
     SecurityAsked,
@@ -90,6 +92,11 @@ class HeldDesk:
         await self._wait("write_security", changed)
         written: SecurityWritten = self.answers.get("write_security", SecurityWritten(ErrorCode.NONE))
         return written
+
+    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+        self.asked.append(("log_ends", asked))
+        found: list[LogEnd] = self.answers.get("log_ends", [])
+        return found
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S * pace()):

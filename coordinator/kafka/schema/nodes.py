@@ -127,4 +127,18 @@ WriteSecurityRequest 0-0 flexible 0+
 WriteSecurityResponse 0-0 flexible 0+
     error_code: int16
     end_offset: int64 = -1
+
+LogEndsRequest 0-0 flexible 0+
+    earliest: bool
+    topics: []
+        topic_id: uuid
+        partitions: [int32]
+
+LogEndsResponse 0-0 flexible 0+
+    error_code: int16
+    topics: []
+        topic_id: uuid
+        partitions: []
+            index: int32
+            offset: int64
 """

@@ -15,6 +15,8 @@ from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
     FetchAsked,
+    LogEnd,
+    LogsAsked,
     NodeName,
     Noted,
     SecurityAsked,
@@ -115,6 +117,19 @@ class FetchDesk:
         if self.security is None:
             return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.security.write(changed)
+
+    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+        """L8: not the end of a log of which this leader may not know yet all that was committed before it led."""
+        found = []
+        for topic_id, number in asked.places:
+            name = self._image.names.get(topic_id)
+            led = None if name is None else self._replicas.led.get(TopicPartition(name, number))
+            if led is None or led.topic_id != topic_id:
+                continue
+            offset = led.log.start if asked.earliest else led.leader.latest(led.half)
+            if offset is not None:
+                found.append(LogEnd(topic_id, number, offset))
+        return found
 
     def _end(self, asked: EpochAsked) -> EpochEnd:
         """Who asks in a later epoch than that which is led here ends it (L9), and is told so by its own epoch (G5a):

@@ -1,4 +1,4 @@
-"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and four messages of ours."""
+"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and five messages of ours."""
 
 from typing import Final
 
@@ -12,6 +12,7 @@ CLUSTER_STATE: Final = 1000
 NOTE_ELECTIONS: Final = 1001
 READ_SECURITY: Final = 1002
 WRITE_SECURITY: Final = 1003
+LOG_ENDS: Final = 1004
 
 # Who waits for long, or may get much, holds up what comes behind on its connection.
 NODE_APIS: Final = (
@@ -24,6 +25,7 @@ NODE_APIS: Final = (
     Api(NOTE_ELECTIONS, "NoteElections", 0, 0, parks=True),
     Api(READ_SECURITY, "ReadSecurity", 0, 0, parks=True),
     Api(WRITE_SECURITY, "WriteSecurity", 0, 0, parks=True),
+    Api(LOG_ENDS, "LogEnds", 0, 0),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}

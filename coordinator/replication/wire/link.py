@@ -6,7 +6,7 @@ its own link. When it breaks, all that is under way fails at once; whether that 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
@@ -21,12 +21,14 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.replication.wire import about_security, translate, translate_controller
+from muster.coordinator.replication.wire import about_ends, about_security, translate, translate_controller
 from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
+    LogEnd,
+    LogsAsked,
     Noted,
     SecurityAsked,
     SecurityChanged,
@@ -207,6 +209,9 @@ class Link(asyncio.Protocol):
     async def write_security(self, changed: SecurityChanged, *, deadline_s: float) -> SecurityWritten:
         request = about_security.write_request(changed)
         return await self.ask("WriteSecurity", request, deadline_s, about_security.write_answered)
+
+    async def log_ends(self, asked: LogsAsked, *, deadline_s: float) -> Sequence[LogEnd]:
+        return await self.ask("LogEnds", about_ends.ends_request(asked), deadline_s, about_ends.ends_answered)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
         """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in

@@ -95,6 +95,19 @@ class SecurityWritten(NamedTuple):
     end: int = -1
 
 
+class LogsAsked(NamedTuple):
+    """Logs, by topic id and partition. earliest: where they begin, instead of where what is committed ends."""
+
+    earliest: bool
+    places: tuple[tuple[bytes, int], ...]
+
+
+class LogEnd(NamedTuple):
+    topic_id: bytes
+    partition: int
+    offset: int
+
+
 class Desk(Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
@@ -135,4 +148,8 @@ class Desk(Protocol):
 
     async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
         """All of it or nothing, if nothing came in between."""
+        ...
+
+    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+        """Of those that this node leads, and of which it knows."""
         ...

@@ -1,7 +1,8 @@
-"""Asks other nodes of a cluster at their gRPC doors, as any client does: where logs end, what is set for groups."""
+"""Asks other nodes of a cluster at their gRPC doors, as any client does: what is set for groups, and what they tell
+of them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
@@ -19,9 +20,7 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
     DescribeGroupSettingsRequest,
     DescribeGroupSettingsResponse,
 )
-from muster.storage.rpc.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
-LIST_OFFSETS: Final = "/storage.rpc.v1.Broker/ListOffsets"
 OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
 """Nodes reach each other without a proxy that is meant for others."""
 
@@ -71,36 +70,6 @@ class Channels:
         )
         self._channels[node] = where, channel
         return channel
-
-
-class AsksByGrpc:
-    """See `replication.ends.Ask`."""
-
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
-
-    async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
-        channel = await self._channels.to(node)
-        if channel is None:
-            return {}
-        request = ListOffsetsRequest()
-        topics: dict[str, ListOffsetsTopic] = {}
-        for topic, number in places:
-            if topic not in topics:
-                topics[topic] = request.topics.add(name=topic)
-            topics[topic].partitions.add(partition_index=number, timestamp=timestamp)
-        ask = channel.unary_unary(LIST_OFFSETS, ListOffsetsRequest.SerializeToString, ListOffsetsResponse.FromString)
-        try:
-            answer: ListOffsetsResponse = await ask(request, timeout=PATIENCE_S)
-        except grpc.aio.AioRpcError as error:
-            log.debug("a node does not say where logs end", node=node, why=error.details())
-            return {}
-        return {
-            (topic.name, part.partition_index): part.offset
-            for topic in answer.topics
-            for part in topic.partitions
-            if not part.error_code
-        }
 
 
 class AsksElsewhere:

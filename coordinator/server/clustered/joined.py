@@ -26,6 +26,7 @@ from muster.coordinator.replication.admin.producer_ids import ProducerIdBlocks
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.around import Around, Seated
+from muster.coordinator.replication.asks_ends import AsksByDoor
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
 from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.ends import EndsElsewhere
@@ -42,7 +43,7 @@ from muster.coordinator.replication.wire.links import REPLICATION, Calling
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.server.clustered.asking import AsksByGrpc, AsksElsewhere, Channels, credentials_of
+from muster.coordinator.server.clustered.asking import AsksElsewhere, Channels, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
@@ -211,7 +212,7 @@ class Joined:
         self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
         self._channels = channels = Channels(self.view, credentials_of(self._certificates))
         self.view.elsewhere = AsksElsewhere(self.view, channels)
-        asks = AsksByGrpc(channels)
+        self._asks_ends = asks = AsksByDoor(self.side.image, self.side.calling)
         self._ends = EndsElsewhere(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()
         self.broker.asks_elsewhere(self._ends)
@@ -314,6 +315,7 @@ class Joined:
             await self._coordinating.stop()
         if hasattr(self, "_ends"):
             await self._ends.stop()
+            self._asks_ends.close()
             await self._channels.close()
         if hasattr(self, "side"):
             await self.side.stop(grace_s)

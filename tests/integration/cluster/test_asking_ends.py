@@ -1,42 +1,54 @@
-"""Where logs begin and end, asked at the gRPC door of a real node as another node of its cluster asks."""
+"""Where logs begin and end, asked at the doors of real nodes by another node of their cluster."""
 
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import Endpoint
-from muster.coordinator.cluster.image import NodeView
+from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.config import Address
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.asks_ends import AsksByDoor
 from muster.coordinator.replication.ends import EARLIEST, LATEST
-from muster.coordinator.server.clustered.asking import AsksByGrpc, Channels
-from muster.storage.broker.requests import wall_clock_ms
-from tests.support.cluster_image import ThreeNodes, node
-from tests.support.grpc_node import serving
-from tests.unit.storage.logs import batch
+from muster.coordinator.replication.wire.about_ends import MOST_LOGS
+from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.words import LogsAsked
+from tests.support.sides import CLUSTER, Sides
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+PLACE = TopicPartition("orders", 0)
+REPLICAS = (Assignment((1, 2)), Assignment((2, 1)))
 
 
-def at_port(node_id: int, port: int) -> NodeView:
-    return NodeView(node_id, 200 + node_id, endpoints=(Endpoint("GRPC", "127.0.0.1", port),))
-
-
-def test_a_leader_says_where_its_logs_begin_and_end_and_one_that_is_away_says_nothing(tmp_path: Path) -> None:
+def test_a_leader_says_where_its_logs_begin_and_end_and_others_say_nothing(tmp_path: Path) -> None:
     async def story() -> None:
-        cluster = ThreeNodes()
-        channels = Channels(cluster.view)
-        asks = AsksByGrpc(channels)
-        places = [("t", 0), ("t", 1), ("none", 0)]
-        async with serving(tmp_path) as leader:
-            leader.broker.create_topic("t", 2)
-            leader.broker.append("t", 0, batch(b"a", b"b"), wall_clock_ms())
-            leader.broker.flush()
-            leader.broker.delete_records("t", 0, 1)
-            cluster.nodes(at_port(8, leader.bound.port))
-            assert await asks(8, places, LATEST) == {("t", 0): 2, ("t", 1): 0}
-            assert await asks(8, places, EARLIEST) == {("t", 0): 1, ("t", 1): 0}
-        assert await asks(8, places, LATEST) == {}, "it was stopped"
-        cluster.nodes(node(8, gone=True))
-        assert await asks(8, places, LATEST) == {}
-        async with serving(tmp_path) as leader:
-            cluster.nodes(at_port(8, leader.bound.port))
-            assert await asks(8, places, LATEST) == {("t", 0): 2, ("t", 1): 0}, "it is back, elsewhere"
-        await channels.close()
+        async with Sides(tmp_path) as sides:
+            sides.standing.make(Topic("orders", ID, REPLICAS, {"min.insync.replicas": "1"}))
+            one, _, three = sides.nodes
+            leader = await sides.leader(PLACE)
+            await sides.until(lambda: three.side.image.partition(PLACE) is not None)
+            assert leader is one
+            assert await leader.produce(PLACE, b"a", b"b", b"c") is ErrorCode.NONE
+            asks = AsksByDoor(three.side.image, three.side.calling)
+            places = [PLACE, ("orders", 1), ("none", 0)]
+            assert await asks(1, places, LATEST) == {PLACE: 3}, "what it leads, and that exists"
+            assert await asks(1, places, EARLIEST) == {PLACE: 0}
+            assert await asks(2, [PLACE], LATEST) == {}, "a follower may be behind"
+            await sides.stop(one)
+            assert await asks(1, places, LATEST) == {}
+            asks.close()
+
+    asyncio.run(story())
+
+
+def test_a_topic_that_was_made_again_is_another_and_nobody_asks_for_everything_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Sides(tmp_path, 1) as sides:
+            sides.standing.make(Topic("orders", ID, (Assignment((1,)),), {"min.insync.replicas": "1"}))
+            leader = await sides.leader(PLACE)
+            address: Address = leader.side._door.bound
+            link = await Link.connect(address, Caller(CLUSTER, 2), timeout_s=60)
+            assert len(await link.log_ends(LogsAsked(False, ((ID, 0), (OTHER_ID, 0))), deadline_s=60)) == 1
+            many = tuple((ID, 0) for _ in range(MOST_LOGS + 1))
+            assert await link.log_ends(LogsAsked(False, many), deadline_s=60) == []
+            link.close()
 
     asyncio.run(story())

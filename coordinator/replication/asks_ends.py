@@ -1,0 +1,39 @@
+"""Asks other nodes at the door between nodes where logs begin and end which they lead: see `ends.Ask`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from muster.coordinator.cluster.image import Image
+from muster.coordinator.replication.ends import EARLIEST, Place
+from muster.coordinator.replication.wire.links import Calling, Links, address_in
+from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.replication.wire.words import LogsAsked
+
+PATIENCE_S: Final = 2.0
+
+log = structlog.get_logger("muster.cluster")
+
+
+class AsksByDoor:
+    """Questions have links of their own: an answer may take its time."""
+
+    def __init__(self, image: Image, calling: Calling) -> None:
+        self._image = image
+        self._links = Links(calling, lambda node: address_in(image, node))
+
+    def close(self) -> None:
+        self._links.close()
+
+    async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
+        topics = self._image.topics
+        known = tuple((topics[topic].topic_id, number) for topic, number in places if topic in topics)
+        try:
+            link = await self._links.to(node)
+            told = await link.log_ends(LogsAsked(timestamp == EARLIEST, known), deadline_s=PATIENCE_S)
+        except LinkError as error:
+            log.debug("a node does not say where logs end", node=node, why=str(error))
+            return {}
+        names = self._image.names
+        return {(names[each.topic_id], each.partition): each.offset for each in told if each.topic_id in names}

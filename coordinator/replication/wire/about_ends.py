@@ -1,0 +1,50 @@
+"""Where logs begin and end, on its way between nodes: messages from values, and back.
+
+Nodes ask at this door, not at that of clients: here they are known as nodes, whatever clients need to get in.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.replication.wire.words import LogEnd, LogsAsked
+
+MOST_LOGS: Final = 5_000
+"""In one question."""
+
+
+def ends_request(asked: LogsAsked) -> Any:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in asked.places:
+        topics.setdefault(topic_id, []).append(partition)
+    row = struct("LogEndsRequest.topics")
+    return struct("LogEndsRequest")(
+        earliest=asked.earliest, topics=[row(topic_id=each, partitions=of) for each, of in topics.items()]
+    )
+
+
+def ends_asked(request: Any) -> LogsAsked | None:
+    """None where it asks for more than it may."""
+    if sum(len(topic.partitions) for topic in request.topics) > MOST_LOGS:
+        return None
+    places = tuple((bytes(topic.topic_id), number) for topic in request.topics for number in topic.partitions)
+    return LogsAsked(request.earliest, places)
+
+
+def ends_response(ends: Iterable[LogEnd]) -> Any:
+    row, partition = struct("LogEndsResponse.topics"), struct("LogEndsResponse.topics.partitions")
+    topics: dict[bytes, list[Any]] = {}
+    for each in ends:
+        topics.setdefault(each.topic_id, []).append(partition(index=each.partition, offset=each.offset))
+    return struct("LogEndsResponse")(topics=[row(topic_id=each, partitions=of) for each, of in topics.items()])
+
+
+def ends_refused() -> Any:
+    return struct("LogEndsResponse")(error_code=ErrorCode.INVALID_REQUEST)
+
+
+def ends_answered(response: Any) -> Sequence[LogEnd]:
+    return [
+        LogEnd(bytes(topic.topic_id), each.index, each.offset) for topic in response.topics for each in topic.partitions
+    ]

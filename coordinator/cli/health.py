@@ -160,7 +160,9 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
     lines = [unwell_words(found[place]) for place in sorted(found)]
     more = len(lines) - MOST_UNWELL
     return (
-        lines if more <= 0 else [*lines[:MOST_UNWELL], f"{more} more partitions: muster cluster partitions --under-min-isr"]
+        lines
+        if more <= 0
+        else [*lines[:MOST_UNWELL], f"{more} more partitions: muster cluster partitions --under-min-isr"]
     )
 
 

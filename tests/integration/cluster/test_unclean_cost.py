@@ -64,10 +64,12 @@ class Story:
         return found
 
 
-def test_what_an_unclean_election_cost_is_counted_to_the_record(zookeeper: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["operator", "setting"])
+def test_what_an_unclean_election_cost_is_counted_to_the_record(zookeeper: str, tmp_path: Path, by: str) -> None:
+    allowed = ("--config", "unclean.leader.election.enable=true") if by == "setting" else ()
     with running_cluster(tmp_path, zookeeper) as cluster:
         story = Story(cluster)
-        made = story.muster("topics", "create", TOPIC, *A_SETTING_OF_TWO)
+        made = story.muster("topics", "create", TOPIC, *A_SETTING_OF_TWO, *allowed)
         assert made.returncode == 0, made.stderr
         row = story.until(lambda row: len(row["isr"]) == 2)
         leader = row["leader"]
@@ -81,11 +83,11 @@ def test_what_an_unclean_election_cost_is_counted_to_the_record(zookeeper: str, 
         cluster.nodes[leader].kill()
         story.until(lambda row: row["leader"] is None)
         cluster.nodes[follower].start()
-        story.until(lambda row: row["offline"] == [leader])
-        assert story.row()["leader"] is None, "it is back, and lacks what was acknowledged without it"
-
-        elected = story.muster("cluster", "elect", "--unclean", f"{TOPIC}:0")
-        assert elected.returncode == 0, elected.stderr + cluster.log_tail()
+        if by == "operator":
+            story.until(lambda row: row["offline"] == [leader])
+            assert story.row()["leader"] is None, "it is back, and lacks what was acknowledged without it"
+            elected = story.muster("cluster", "elect", "--unclean", f"{TOPIC}:0")
+            assert elected.returncode == 0, elected.stderr + cluster.log_tail()
         story.until(lambda row: row["leader"] == follower)
         story.send(BEFORE + LOST, AFTER)
 
@@ -96,9 +98,10 @@ def test_what_an_unclean_election_cost_is_counted_to_the_record(zookeeper: str, 
             assert patience.lasts(), (told, cluster.log_tail())
             time.sleep(0.1)
         assert f": node {leader} gave up {LOST} records ({BEFORE} to {BEFORE + LOST - 1}, " in told.stderr
-        youngest = json.loads(story.muster("cluster", "explain", "--topic", TOPIC, "-o", "json").stdout)[0]
-        assert (youngest["clean"], youngest["cause"]) == ("unclean", "unclean by operator")
-        assert [each["records"] for each in youngest["lost"]] == [LOST]
+        explained = json.loads(story.muster("cluster", "explain", "--topic", TOPIC, "-o", "json").stdout)
+        [unclean] = [each for each in explained if each["clean"] == "unclean"]
+        assert unclean["cause"] == f"unclean by {by}"
+        assert [each["records"] for each in unclean["lost"]] == [LOST]
 
         left = [*range(BEFORE), *range(BEFORE + LOST, BEFORE + LOST + AFTER)]
         assert story.read(len(left)) == left, "no more is missing than was told"

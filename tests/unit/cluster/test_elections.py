@@ -79,7 +79,7 @@ def test_unclean_by_setting_c2() -> None:
     story.see(n1=node(1, 201))
     state = story.state("t-0")
     assert (state.leader, state.isr, state.elr, state.unclean_epoch) == (1, (1,), (), state.leader_epoch)
-    assert story.notes[-1].clean is ef.Clean.UNCLEAN
+    assert (story.notes[-1].clean, story.notes[-1].cause) == (ef.Clean.UNCLEAN, "unclean by setting")
 
 
 def test_an_eligible_one_that_is_back_goes_before_an_unclean_one_c2() -> None:

@@ -71,7 +71,7 @@ class Topics:
             lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
             book.lowest[topic.name] = (lowest, None)
             self.reign.work.reset_elr.update(unit for unit in units if unit in book.states)
-        self.reign.look_at(units, "unclean by setting" if settings.unclean_of(topic.configs) else "")
+        self.reign.look_at(units, "")
         self.reign.work.mark(TellTopic(topic.name), self.reign.now_ms)
 
     def tell(self, name: str) -> None:

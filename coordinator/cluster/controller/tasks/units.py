@@ -1,7 +1,9 @@
 """One unit after another: what it should be, put into a write."""
 
+from dataclasses import replace
 from itertools import islice
 
+from muster.coordinator.cluster.controller.effects import Clean
 from muster.coordinator.cluster.controller.elect import Decision, Standing, created, look, revised
 from muster.coordinator.cluster.controller.reign import Mark, Reason, Reign
 from muster.coordinator.cluster.controller.tasks import reassign
@@ -104,11 +106,17 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
 
 
 def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
-    """What the unit should be.
+    """What the unit should be."""
+    decision = looked_at(reign, unit, state, standing, reason)
+    if decision is None or decision.clean is not Clean.UNCLEAN:
+        return decision
+    # Whatever brought it about: that records may be lost by it is the setting's doing.
+    return Decision(replace(decision.state, cause="unclean by setting"), decision.clean)
 
-    A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
-    does so with a new epoch, in which it leads only when it has heard what is set.
-    """
+
+def looked_at(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
+    """A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside
+    it does so with a new epoch, in which it leads only when it has heard what is set."""
     book = reign.book
     anew, reset = state.leader in book.nodes.unsure, unit in reign.work.reset_elr
     cause = reason.cause or f"node {state.leader} is gone"

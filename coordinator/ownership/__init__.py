@@ -11,7 +11,6 @@ quoted by their numbers (F1, S4, A2, T4).
     taking.py       F3, F6, S7: one shard, from being dealt to this node until it serves.
     appends.py      A1 to A4: what is written, batch after batch, one request to a broker at a time.
     shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.
-    topics_seen.py  T1, T4: what became of topics, from Metadata answers.
 
 **Who performs it.** The edge keeps one `Shards` and one membership of the nodes' group (`coordinator.member`'s classic
 machine). Every effect that asks for something has `request`, a number; the event that answers repeats it. An answer
@@ -23,9 +22,13 @@ of the shard. A request that the edge could not bring to an end (no connection, 
 (then: ev.Revoked); act.Lost, and every end of the membership -> `LostAll`. Each answered Heartbeat and SyncGroup ->
 `HeartbeatAnswered`, `Synced`, with the moment *before the request's first byte was written*.
 
-**Writing.** The edge calls `append` with what one turn decided, already encoded as records; which turns share a batch,
-its sequence and its broker are the machine's. `Produce` names batches; each is sealed into bytes once, when it is first
-sent, and `Batch.wire` keeps these for when it must be sent again.
+A member whose share leaves `deal.joins_again_ms` above 0 joins once more after so long, and its bid has the generation
+of its map: only so does Kafka begin a round for a static member that came back. LeaveGroup names the member id beside
+the instance id: by the instance id alone a process that woke late would put out the one that took its place.
 
-**Reading.** The edge decodes what it fetched into `voids.Batch`es; `Apply` names those records that count.
+**Writing.** `Append` is what one turn decided, already encoded as records; which turns share a batch,
+its sequence and its broker are the machine's. `Produce` names batches; each is sealed into bytes once, when it is first
+sent, and `facts.Batch.wire` keeps these for when it must be sent again.
+
+**Reading.** The edge decodes what it fetched into `voids.Seen`; `Apply` names those records that count.
 """

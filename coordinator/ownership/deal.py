@@ -26,13 +26,14 @@ SHARDS = "shards"
 
 class Bid(NamedTuple):
     """What one node says of itself in JoinGroup. `owned`: the shards it holds and has not let go of; none after its
-    membership was lost. addresses: by door, `grpc` and `kafka`, host:port."""
+    membership was lost. generation: of the map it has, -1: none. addresses: by door, `grpc` and `kafka`, host:port."""
 
     node: int
     instance: str
     addresses: Mapping[str, str] = MappingProxyType({})
     owned: tuple[int, ...] = ()
     draining: bool = False
+    generation: int = -1
 
 
 class NodeDealt(NamedTuple):
@@ -78,6 +79,7 @@ def encode_bid(bid: Bid) -> bytes:
         "addresses": dict(bid.addresses),
         "owned": list(bid.owned),
         "draining": bid.draining,
+        "generation": bid.generation,
     }
     return json.dumps(said, separators=(",", ":")).encode()
 
@@ -91,6 +93,7 @@ def decode_bid(metadata: bytes) -> Bid:
         _addresses(said),
         tuple(sorted(_numbers(said, "owned"))),
         bool(said.get("draining", False)),
+        int(said.get("generation", -1)),
     )
 
 
@@ -173,11 +176,25 @@ def decode_deal(assignment: bytes) -> Deal:
     return Deal(_number(said, "shards"), nodes)
 
 
-def is_news(deal: Deal, bid: Bid) -> bool:
-    """Whether the map says something else of a node than it says of itself: Kafka answers a static member that came
-    back with the assignment there is (KIP-345), so others have its old addresses until it joins once more."""
+AGAIN_MS = 200
+
+
+def joins_again_ms(deal: Deal, bid: Bid) -> int:
+    """How long after it took its share a node has to join once more; 0: it need not.
+
+    Kafka answers a static member that came back with the map there is, and asks nobody (KIP-345). The others would keep
+    its old addresses; and where it, or all of them, ended between two rounds, what the first round had withheld would
+    be nobody's for good. So a process that the map does not know joins again. Its `generation` is another one by then:
+    only a member that says something new begins a round.
+    """
     mine = deal.nodes.get(bid.node)
-    return mine is None or (dict(mine.addresses), mine.draining) != (dict(bid.addresses), bid.draining)
+    if mine is not None and (mine.instance, dict(mine.addresses), mine.draining) == (
+        bid.instance,
+        dict(bid.addresses),
+        bid.draining,
+    ):
+        return 0
+    return AGAIN_MS
 
 
 def _object(what: str, text: bytes) -> dict[str, Any]:

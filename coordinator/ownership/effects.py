@@ -73,7 +73,7 @@ class Report:
     """How a shard was taken, for log, metrics and the ledger (F9; key `{"shard":i,"turn":t}`).
 
     before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
-    that were open at the end (E4), by producer id. waited_ms: for F6. unknown: records of kinds of keys not known.
+    that were open at the end (E4), by producer id. waited_ms: for F6. repaired: keys.
     """
 
     owner: Owner
@@ -134,7 +134,7 @@ class LetGo:
 class Produce:
     """One Produce request, acks=all, at most one batch a partition; at most one request to a broker is under way.
 
-    The deadline is the machine's: timeout_ms is Produce's own. -> Produced, ProduceLost.
+    timeout_ms is Produce's own. The edge waits a second longer for the answer. -> Produced, ProduceLost.
     """
 
     broker: int

@@ -44,6 +44,11 @@ class Lease:
         self._since_ms = now_ms
 
     @property
+    def base_ms(self) -> int:
+        """The sending of what was last answered well; NEVER: there is no membership."""
+        return self._base_ms
+
+    @property
     def until_ms(self) -> int:
         """The first moment without a lease, as far as is known; NEVER: there is none."""
         return NEVER if self._base_ms == NEVER else self._base_ms + self._lease_ms

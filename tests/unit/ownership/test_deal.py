@@ -2,7 +2,16 @@
 
 import pytest
 
-from muster.coordinator.ownership.deal import Bid, Deal, NodeDealt, decode_bid, decode_deal, encode_bid, is_news, plan
+from muster.coordinator.ownership.deal import (
+    Bid,
+    Deal,
+    NodeDealt,
+    decode_bid,
+    decode_deal,
+    encode_bid,
+    joins_again_ms,
+    plan,
+)
 
 SHARDS = 50
 
@@ -16,7 +25,7 @@ def counts(deal: Deal) -> dict[int, int]:
 
 
 def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
-    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True)
+    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True, generation=4)
     assert decode_bid(encode_bid(bid)) == bid
 
 
@@ -85,6 +94,11 @@ def test_a_map_that_cannot_be_read_says_why(text: bytes, why: str) -> None:
 
 def test_kafka_answers_a_static_member_that_came_back_with_the_map_there_is() -> None:
     bid = Bid(1, "new", {"grpc": "new:1"})
-    assert is_news(Deal(1, {}), bid)
-    assert is_news(Deal(1, {1: NodeDealt(1, "old", {"grpc": "old:1"})}), bid)
-    assert not is_news(Deal(1, {1: NodeDealt(1, "old", {"grpc": "new:1"})}), bid)
+    assert joins_again_ms(Deal(1, {}), bid)
+    assert joins_again_ms(Deal(1, {1: NodeDealt(1, "new", {"grpc": "old:1"})}), bid)
+    assert joins_again_ms(Deal(1, {1: NodeDealt(1, "old", {"grpc": "new:1"})}), bid)
+    assert not joins_again_ms(Deal(1, {1: NodeDealt(1, "new", {"grpc": "new:1"})}), bid)
+
+
+def test_who_joins_again_says_something_new() -> None:
+    assert encode_bid(Bid(1, "a", generation=6)) != encode_bid(Bid(1, "a"))

@@ -17,7 +17,9 @@ class Log:
         self.end = 0
 
     def plain(self, producer: Producer, *pairs: tuple[str, str | None], transactional: bool = False) -> None:
-        self.raw(producer, [(key.encode(), value and value.encode()) for key, value in pairs], transactional)
+        self.raw(
+            producer, [(key.encode(), None if value is None else value.encode()) for key, value in pairs], transactional
+        )
 
     def raw(self, producer: Producer, pairs: Sequence[tuple[bytes, bytes | None]], transactional: bool = False) -> None:
         records = [Read(key, value, self.end + at) for at, (key, value) in enumerate(pairs)]

@@ -1,0 +1,45 @@
+"""What the takings of a node's shards stand on: its settings, its lease, its queues, and where effects go."""
+
+from dataclasses import dataclass, field
+
+from muster.coordinator.ownership.appends import Appends, Limits
+from muster.coordinator.ownership.deal import Deal
+from muster.coordinator.ownership.effects import Effect
+from muster.coordinator.ownership.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """wall_ms: what the wall's clock shows at moment 0 of the node's; for people, in owner records."""
+
+    node: int
+    instance: str
+    address: str = ""
+    kafka: str = ""
+    session_timeout_ms: int = 10_000
+    owner_refresh_ms: int = 21_600_000
+    wall_ms: int = 0
+    limits: Limits = field(default_factory=Limits)
+
+
+class Ground:
+    __slots__ = ("_number", "appends", "deal", "lease", "now_ms", "out", "settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.lease = Lease(settings.session_timeout_ms)
+        self.appends = Appends(settings.limits)
+        self.deal = Deal()
+        self.now_ms = 0
+        self.out: list[Effect] = []
+        self._number = 0
+
+    def number(self) -> int:
+        """Of the next request of a shard."""
+        self._number += 1
+        return self._number
+
+    @property
+    def may_write(self) -> bool:
+        """F7: whether a producer may be begun, and appends may leave."""
+        return self.lease.holds(self.now_ms)

@@ -1,0 +1,176 @@
+"""All shards of one node: events in, effects out. Everything else in this room is its part."""
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.appends import Done, Outcome
+from muster.coordinator.ownership.deal import Deal
+from muster.coordinator.ownership.effects import Effect, LetGo, Stop, WakeAt
+from muster.coordinator.ownership.facts import NEVER
+from muster.coordinator.ownership.ground import Ground, Settings
+from muster.coordinator.ownership.taking import SERVING, Stage, Taking
+
+
+class Shards:
+    """`step` for whatever happens; the questions below it for whoever answers requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._ground = Ground(settings)
+        self._takings: dict[int, Taking] = {}
+        self._revoking: dict[int, ev.Revoke] = {}
+        self._wake_ms: int | None = None
+
+    def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
+        """Take in one event. `now_ms` never goes back."""
+        ground = self._ground
+        ground.now_ms, ground.out = now_ms, []
+        HANDLERS[type(event)](self, event)
+        self._go_on()
+        return ground.out
+
+    # Questions.
+
+    @property
+    def deal(self) -> Deal:
+        """The map as it was last told."""
+        return self._ground.deal
+
+    def may_answer(self, shard: int, now_ms: int) -> bool:
+        """F7: whether an answer of the shard may leave at this moment."""
+        return now_ms < self.lease_until(shard)
+
+    def lease_until(self, shard: int) -> int:
+        """Until when answers of the shard may leave, as far as is known; NEVER: they may not."""
+        taking = self._takings.get(shard)
+        return self._ground.lease.until_ms if taking is not None and taking.stage in SERVING else NEVER
+
+    def takes(self, shard: int) -> bool:
+        """Whether new requests of the shard are this node's to decide."""
+        taking = self._takings.get(shard)
+        return taking is not None and taking.stage is Stage.SERVE
+
+    def has_room(self, shard: int) -> bool:
+        """A3: whether more may be decided for the shard; if not: COORDINATOR_LOAD_IN_PROGRESS (14)."""
+        return self._ground.appends.has_room(shard)
+
+    def unacked(self, shard: int) -> int:
+        """Bytes."""
+        return self._ground.appends.unacked(shard)
+
+    def stages(self) -> dict[int, Stage]:
+        """Of each shard that is dealt to this node; for people."""
+        return {shard: taking.stage for shard, taking in self._takings.items()}
+
+    # What is heard.
+
+    def _share(self, event: ev.Share) -> None:
+        self._ground.deal = event.deal
+        for shard in sorted(self._takings.keys() - event.shards):
+            self._takings.pop(shard).end("it was dealt to another node")
+        for shard in sorted(event.shards - self._takings.keys()):
+            self._takings[shard] = Taking(shard, self._ground)
+
+    def _revoke(self, event: ev.Revoke) -> None:
+        self._revoking[event.token] = event
+        for shard in sorted(event.shards & self._takings.keys()):
+            self._takings[shard].leave()
+
+    def _lost_all(self, event: ev.LostAll) -> None:
+        self._ground.lease.lost(self._ground.now_ms)
+        for taking in self._takings.values():
+            taking.end(event.why)
+        self._takings.clear()
+
+    def _fenced(self, event: ev.Fenced) -> None:
+        self._lost_all(ev.LostAll("another process has this node's id"))
+        node = self._ground.settings.node
+        where = f" at {event.address}" if event.address else ""
+        self._ground.out.append(
+            Stop(f"another process{where} runs as node.id {node}: give each node of a cluster an id of its own")
+        )
+
+    def _answer(self, event: ev.ProducerGiven | ev.EndTold | ev.Fetched | ev.Applied | ev.Failed) -> None:
+        taking = self._takings.get(event.shard)
+        if taking is not None:
+            taking.heard(event)
+
+    def _append(self, event: ev.Append) -> None:
+        """Of a shard that goes no more, or not yet, nothing is written."""
+        taking = self._takings.get(event.shard)
+        if taking is not None and taking.stage in SERVING:
+            self._ground.appends.append(event.shard, event.records, event.size, event.position)
+
+    def _produced(self, event: ev.Produced) -> None:
+        self._outcomes(self._ground.appends.produced(event.broker, event.request, event.results, self._ground.now_ms))
+
+    def _outcomes(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            taking = self._takings.get(outcome.batch.shard if isinstance(outcome, Done) else outcome.shard)
+            if taking is not None:
+                taking.outcome(outcome)
+
+    def _foreign(self, event: ev.ForeignSeen) -> None:
+        taking = self._takings.get(event.shard)
+        if taking is not None:
+            taking.foreign(list(event.batches))
+
+    # What follows.
+
+    def _go_on(self) -> None:
+        ground = self._ground
+        self._outcomes(list(ground.appends.late(ground.now_ms)))
+        for taking in self._takings.values():
+            taking.look()
+        self._let_go()
+        if ground.may_write:
+            ground.out += ground.appends.pump(ground.now_ms)
+        self._sleep()
+
+    def _let_go(self) -> None:
+        """F8: the rejoin that lets go of shards waits for what they wrote."""
+        for token, revoke in list(self._revoking.items()):
+            mine = sorted(revoke.shards & self._takings.keys())
+            over = self._ground.now_ms >= revoke.deadline_ms
+            if over or all(self._takings[shard].may_go for shard in mine):
+                for shard in mine:
+                    self._takings.pop(shard).end("it moves to another node")
+                del self._revoking[token]
+                self._ground.out.append(LetGo(token))
+
+    def _sleep(self) -> None:
+        ground = self._ground
+        wanted = [taking.wish() for taking in self._takings.values()]
+        wanted += [revoke.deadline_ms for revoke in self._revoking.values()]
+        if ground.may_write:
+            wanted.append(ground.appends.wish())
+            wanted.append(ground.lease.until_ms if self._takings else None)
+        at_ms = min((each for each in wanted if each is not None), default=None)
+        if at_ms is not None:
+            at_ms = max(at_ms, ground.now_ms + 1)
+            if self._wake_ms is None or self._wake_ms <= ground.now_ms or at_ms < self._wake_ms:
+                self._wake_ms = at_ms
+                ground.out.append(WakeAt(at_ms))
+
+
+HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
+    ev.Share: Shards._share,
+    ev.Revoke: Shards._revoke,
+    ev.LostAll: Shards._lost_all,
+    ev.Fenced: Shards._fenced,
+    ev.Synced: lambda shards, event: shards._ground.lease.synced(event.sent_ms),
+    ev.HeartbeatAnswered: lambda shards, event: shards._ground.lease.heartbeat_answered(event.sent_ms, event.code),
+    ev.Failed: Shards._answer,
+    ev.ProducerGiven: Shards._answer,
+    ev.EndTold: Shards._answer,
+    ev.Fetched: Shards._answer,
+    ev.Applied: Shards._answer,
+    ev.Leaders: lambda shards, event: shards._ground.appends.led(event.request, event.leaders, shards._ground.now_ms),
+    ev.Produced: Shards._produced,
+    ev.ProduceLost: lambda shards, event: shards._ground.appends.lost(
+        event.broker, event.request, shards._ground.now_ms
+    ),
+    ev.Append: Shards._append,
+    ev.ForeignSeen: Shards._foreign,
+    ev.Tick: lambda shards, event: None,
+}

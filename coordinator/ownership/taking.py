@@ -1,0 +1,437 @@
+"""F3, F6, S7: one shard that was dealt to this node, until it serves it, and until it lets go.
+
+    READ      the log as it is, up to its end: who owned it last is told nowhere else, and the turn follows his
+    INIT      InitProducerId: the next epoch of the shard's producer
+    OWN       the owner record, sequence 0: from here on the owner before is fenced (F4)
+    CATCH     what came in until then; the owner record has to be the newest
+    WAIT      F6, only where the one before is not fenced: for a session, then
+    BEHIND    what came in since
+    TRUTH     S7, only where something void is the newest of its key: what counts for these, by a second pass
+    REPAIR    that is written again, and owner records of turns before go
+    FINISH    the engine loads
+    SERVE     until it is taken away, or LEAVE: no new requests, until all is acknowledged (F8)
+
+Each step is tried again, after a back-off, for as long as the shard is dealt to the node. Reading goes on without a
+lease; nothing is begun or written without one.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from muster.coordinator.ownership.appends import Broken, Done, Why, back_off
+from muster.coordinator.ownership.deal import Deal
+from muster.coordinator.ownership.effects import (
+    Apply,
+    AskEnd,
+    Cause,
+    Fetch,
+    Finish,
+    InitProducer,
+    Refuse,
+    Released,
+    Report,
+    Serve,
+    Unload,
+)
+from muster.coordinator.ownership.events import Applied, EndTold, Failed, Fetched, ProducerGiven
+from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, owner_record
+from muster.coordinator.ownership.ground import Ground
+from muster.coordinator.ownership.voids import Replay, Seen, Truth
+
+OFFSET_OUT_OF_RANGE = 1
+SHORT_GAP_MS = 2_000
+"""G6: for so long a shard is kept without a lease."""
+
+
+class Stage(Enum):
+    READ = "reads its log"
+    INIT = "asks for its producer"
+    OWN = "writes its owner record"
+    CATCH = "reads up to its owner record"
+    WAIT = "waits until nobody else can write"
+    BEHIND = "reads what was written behind its owner record"
+    TRUTH = "looks for what void records hide"
+    REPAIR = "writes that again"
+    FINISH = "loads"
+    SERVE = "serves"
+    LEAVE = "lets go"
+
+
+SERVING = frozenset({Stage.SERVE, Stage.LEAVE})
+
+
+class Taking:
+    """One shard. Its `stage` says where it stands."""
+
+    def __init__(self, shard: int, ground: Ground) -> None:
+        self.shard = shard
+        self.stage = Stage.READ
+        self._ground = ground
+        self._dealt_ms = ground.now_ms
+        self._begin()
+
+    def _begin(self) -> None:
+        self._replay = Replay()
+        self._truth: Truth | None = None
+        self._owner: Owner | None = None
+        self._applied = False
+        self._upto = 0
+        self._request = 0
+        self._tries = 0
+        self._proof_ms = NEVER
+        self._then: Callable[[], None] | None = None
+        self._then_ms = NEVER
+        self._owned_ms = self._wait_ms = 0
+        self._repaired = 0
+        self._refresh_ms: int | None = None
+        self._gap_ms: int | None = None
+        self._read()
+
+    # What is heard.
+
+    def heard(self, event: ProducerGiven | EndTold | Fetched | Applied | Failed) -> None:
+        """An answer; one that nobody waits for is dropped."""
+        if event.request != self._request:
+            return
+        self._request = 0
+        if isinstance(event, Fetched):
+            self._fetched(event)
+        elif isinstance(event, Applied):
+            self._serve()
+        elif isinstance(event, Failed) or event.code:
+            self._again()
+        elif isinstance(event, EndTold):
+            self._tries, self._upto = 0, event.offset
+            self._fetch()
+        else:
+            self._tries = 0
+            self._own(event)
+
+    def outcome(self, outcome: Done | Broken) -> None:
+        """What became of something that the shard wrote."""
+        if isinstance(outcome, Broken):
+            self._broken(outcome)
+            return
+        if self.stage is Stage.OWN:
+            self._owned(outcome.offset)
+        elif outcome.batch.position and self.stage in SERVING:
+            self._ground.out.append(Released(self.shard, outcome.batch.position))
+        if self.stage is Stage.REPAIR and self._ground.appends.is_empty(self.shard):
+            self._finish()
+
+    def foreign(self, batches: list[Seen]) -> None:
+        """What somebody read behind all that this owner had read (F5)."""
+        if self.stage in SERVING:
+            self._replay.take_all(batches)
+            if not self._is_newest():
+                self._drop(f"node {self._other()} has written a newer owner record", other=self._replay.owner)
+                self._proof_ms = self._ground.now_ms
+
+    def look(self) -> None:
+        """Time went by, or the lease came or went."""
+        ground = self._ground
+        if self.stage in SERVING:
+            self._look_at_lease()
+        if self.stage is Stage.SERVE and self._refresh_ms is not None and self._refresh_ms <= ground.now_ms:
+            self._keep()
+        if self._then is not None and self._then_ms <= ground.now_ms and self._is_allowed():
+            then, self._then = self._then, None
+            then()
+
+    def wish(self) -> int | None:
+        if self.stage is Stage.SERVE and self._gap_ms is not None:
+            return self._gap_ms + SHORT_GAP_MS
+        if self._then is not None:
+            return self._then_ms if self._is_allowed() else None
+        return self._refresh_ms if self.stage is Stage.SERVE else None
+
+    def _is_allowed(self) -> bool:
+        """Whether what comes next may be done. Who was fenced asks the nodes' group first whether the shard is still
+        his: two that fence each other serve nobody."""
+        ground = self._ground
+        if self._proof_ms != NEVER and ground.lease.base_ms <= self._proof_ms:
+            return False
+        return ground.may_write or self.stage in (Stage.READ, Stage.CATCH, Stage.WAIT, Stage.BEHIND, Stage.TRUTH)
+
+    # Reading.
+
+    def _read(self) -> None:
+        self.stage = Stage.READ
+        self._ask_end()
+
+    def _ask_end(self) -> None:
+        self._request = self._ground.number()
+        self._ground.out.append(AskEnd(self.shard, self._request))
+
+    def _fetch(self) -> None:
+        """The next part of what is wanted; on to the next stage where there is nothing more."""
+        at = self._truth.replay.position if self._truth is not None else self._replay.position
+        if at >= self._upto:
+            self._read_all()
+            return
+        self._request = self._ground.number()
+        self._ground.out.append(Fetch(self.shard, self._request, at, self._upto))
+
+    def _fetched(self, event: Fetched) -> None:
+        if event.code == OFFSET_OUT_OF_RANGE:
+            self._out_of_range(event.start_offset)
+        elif event.code:
+            self._again()
+        elif self._truth is not None:
+            before = self._truth.replay.position
+            self._truth.take(event.batches)
+            self._goes_on(self._truth.replay, before, event.next_offset)
+        else:
+            before = self._replay.position
+            records = self._replay.take_all(event.batches)
+            if records:
+                self._ground.out.append(Apply(self.shard, records, not self._applied))
+                self._applied = True
+            self._goes_on(self._replay, before, event.next_offset)
+
+    def _goes_on(self, replay: Replay, before: int, next_offset: int) -> None:
+        replay.position = max(replay.position, next_offset)
+        if replay.position > before:
+            self._tries = 0
+            self._fetch()
+        else:
+            self._again()
+
+    def _out_of_range(self, start: int) -> None:
+        replay = self._truth.replay if self._truth is not None else self._replay
+        if replay.position < start:
+            replay.position = start
+            self._fetch()
+        else:
+            # The log is shorter than it was: what was read may never have been.
+            self._drop("its log is shorter than it was", again=True)
+
+    def _read_all(self) -> None:
+        if self.stage is Stage.READ:
+            self._init()
+        elif self.stage is Stage.TRUTH:
+            self._repair()
+        elif not self._is_newest():
+            self._proof_ms = self._ground.now_ms
+            self._later(self._init)
+        elif self.stage is Stage.CATCH and self._replay.unfenced:
+            self._wait()
+        else:
+            self._check()
+
+    def _is_newest(self) -> bool:
+        """F3: whether the newest owner record is ours."""
+        return self._replay.owner == self._owner
+
+    def _other(self) -> int:
+        return self._replay.owner.node if self._replay.owner is not None else -1
+
+    # Owning.
+
+    def _init(self) -> None:
+        """F3. Without a lease nobody's producer is touched: another may be the owner by now."""
+        self.stage = Stage.INIT
+        if not self._ground.may_write:
+            self._then, self._then_ms = self._init, NEVER
+            return
+        self._request = self._ground.number()
+        self._ground.out.append(InitProducer(self.shard, self._request))
+
+    def _own(self, given: ProducerGiven) -> None:
+        ground, before = self._ground, self._replay.owner
+        settings = ground.settings
+        self.stage = Stage.OWN
+        self._owner = Owner(
+            before.turn + 1 if before is not None else 1,
+            settings.node,
+            given.producer,
+            settings.instance,
+            settings.address,
+            settings.kafka,
+            settings.wall_ms + ground.now_ms,
+        )
+        record = owner_record(self._owner)
+        ground.appends.open(self.shard, given.producer)
+        ground.appends.append(self.shard, [record], len(record[0]) + len(record[1] or b""))
+
+    def _owned(self, offset: int) -> None:
+        """F4: the log counts up to here, and nothing of the one before comes after it."""
+        self.stage = Stage.CATCH
+        self._owned_ms = self._ground.now_ms
+        self._upto = offset + 1 if offset >= 0 else -1
+        if offset >= 0:
+            self._fetch()
+        else:
+            self._ask_end()
+
+    def _wait(self) -> None:
+        """F6: what the one before, or one before him, sent while he had a lease may come in for as long."""
+        self.stage = Stage.WAIT
+        self._then, self._then_ms = self._behind, self._owned_ms + self._ground.settings.session_timeout_ms
+
+    def _behind(self) -> None:
+        self.stage = Stage.BEHIND
+        self._wait_ms = self._ground.now_ms - self._owned_ms
+        self._ask_end()
+
+    # S7.
+
+    def _check(self) -> None:
+        keys = self._replay.must_repair()
+        if not keys:
+            self._repair()
+            return
+        self.stage = Stage.TRUTH
+        self._truth = Truth(keys, 0, self._replay.position)
+        self._upto = self._replay.position
+        self._fetch()
+
+    def _repair(self) -> None:
+        """Each key as it should be, then away with the owner records before, oldest first: as long as one stands, so
+        must those behind it."""
+        assert self._owner is not None
+        appends, truth, turn = self._ground.appends, self._truth, self._owner.turn
+        self.stage, self._truth = Stage.REPAIR, None
+        if truth is not None:
+            self._repaired = len(truth.values)
+            self._write([(key, value, None) for key, value in truth.values.items()])
+            self._write([(key, None, None) for before, key in self._replay.owners if before < turn])
+        if self._replay.unfenced:
+            self._write([(KEPT_KEY, b"settled", None)])
+        if appends.is_empty(self.shard):
+            self._finish()
+
+    def _write(self, records: list[NewRecord]) -> None:
+        if records:
+            size = sum(len(key) + len(value or b"") for key, value, _ in records)
+            self._ground.appends.append(self.shard, records, size, alone=True)
+
+    def _keep(self) -> None:
+        """F6: brokers forget a producer that writes nothing."""
+        self._refresh_ms = self._ground.now_ms + self._ground.settings.owner_refresh_ms
+        self._write([(KEPT_KEY, b"kept", None)])
+
+    # Serving.
+
+    def _finish(self) -> None:
+        self.stage = Stage.FINISH
+        self._request = self._ground.number()
+        self._ground.out.append(Finish(self.shard, self._request))
+
+    def _serve(self) -> None:
+        assert self._owner is not None
+        ground, replay = self._ground, self._replay
+        self.stage = Stage.SERVE
+        self._refresh_ms = ground.now_ms + ground.settings.owner_refresh_ms
+        report = Report(
+            self._owner,
+            replay.before,
+            cause_of(replay.before, ground.settings.node, ground.settings.instance, ground.deal),
+            self._dealt_ms,
+            self._owned_ms,
+            ground.now_ms,
+            replay.voids,
+            self._repaired,
+            self._wait_ms,
+            tuple(replay.pending),
+        )
+        ground.out.append(Serve(self.shard, report))
+
+    def _look_at_lease(self) -> None:
+        ground = self._ground
+        if ground.may_write:
+            self._gap_ms = None
+            return
+        if self._gap_ms is None:
+            until_ms = ground.lease.until_ms
+            self._gap_ms = ground.now_ms if until_ms == NEVER else until_ms
+        if self.stage is Stage.SERVE and ground.now_ms - self._gap_ms >= SHORT_GAP_MS:
+            self._drop("the lease is over", again=True)
+
+    # Ends.
+
+    def leave(self) -> None:
+        """F8. `is_gone` tells when it is done."""
+        if self.stage is Stage.SERVE:
+            self._ground.out.append(Refuse(self.shard))
+            self.stage = Stage.LEAVE
+
+    @property
+    def may_go(self) -> bool:
+        """F8: nothing is to be waited for any more before the shard is let go of."""
+        return self.stage is not Stage.LEAVE or not self._ground.may_write or self._ground.appends.is_empty(self.shard)
+
+    def end(self, why: str) -> None:
+        """The shard is not this node's any more."""
+        self._forget(why, again=False, other=None)
+
+    def _broken(self, broken: Broken) -> None:
+        why = broken.why.value if not broken.code else f"{broken.why.value} (code {broken.code})"
+        fenced_ms = self._ground.now_ms if broken.why is Why.FENCED else NEVER
+        if self.stage in (Stage.OWN, Stage.REPAIR) and broken.why is not Why.TOO_LARGE:
+            # Nobody was served: what was read holds, and the next turn begins.
+            self._ground.appends.close(self.shard)
+            self._later(self._catch_up)
+        else:
+            self._drop(why, again=True)
+        self._proof_ms = max(self._proof_ms, fenced_ms)
+
+    def _catch_up(self) -> None:
+        """Who took the turn that we wanted?"""
+        self._truth = None
+        self._read()
+
+    def _drop(self, why: str, *, again: bool = True, other: Owner | None = None) -> None:
+        """F5, A4: the one path by which a shard that was served goes. It is taken anew while it is dealt to us."""
+        leaving = self.stage is Stage.LEAVE
+        self._forget(why, again=again and not leaving, other=other)
+        if leaving:
+            return  # nothing to wait for: who revokes sees that it may go
+        self._tries += 1
+        self._then, self._then_ms = (
+            self._anew,
+            self._ground.now_ms + back_off(self._ground.settings.limits, self._tries),
+        )
+
+    def _anew(self) -> None:
+        tries, proof_ms = self._tries, self._proof_ms
+        self._dealt_ms = self._ground.now_ms
+        self._begin()
+        self._tries, self._proof_ms = tries, proof_ms
+
+    def _forget(self, why: str, *, again: bool, other: Owner | None) -> None:
+        self._ground.appends.close(self.shard)
+        self._request, self._then = 0, None
+        if self._applied or self.stage in SERVING or self.stage is Stage.FINISH:
+            self._ground.out.append(Unload(self.shard, why, again, other))
+        self._applied = False
+        if self.stage in SERVING or self.stage is Stage.FINISH:
+            self.stage = Stage.INIT
+
+    def _again(self) -> None:
+        """The step that failed, after a while."""
+        if self.stage is Stage.INIT:
+            self._later(self._init)
+        elif self.stage is Stage.FINISH:
+            self._drop("it could not be loaded")
+        elif self.stage in (Stage.READ, Stage.BEHIND) or (self.stage is Stage.CATCH and self._upto < 0):
+            self._later(self._ask_end)
+        else:
+            self._later(self._fetch)
+
+    def _later(self, step: Callable[[], None]) -> None:
+        self._tries += 1
+        self._then = step
+        self._then_ms = self._ground.now_ms + back_off(self._ground.settings.limits, self._tries)
+
+
+def cause_of(before: Owner | None, node: int, instance: str, deal: Deal) -> Cause:
+    """F9: why this node has the shard, and not the one before."""
+    if before is None:
+        return Cause.FIRST
+    if before.node == node:
+        return Cause.FENCED if before.instance == instance else Cause.NODE_RESTARTED
+    there = deal.nodes.get(before.node)
+    if there is None:
+        return Cause.NODE_LOST
+    return Cause.NODE_DRAINING if there.draining else Cause.NODE_JOINED

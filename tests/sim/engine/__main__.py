@@ -1,0 +1,35 @@
+"""`python -m tests.sim.engine`: run seeds of three nodes over one Kafka, say what they met, and which broke a rule."""
+
+import argparse
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+
+from tests.sim.engine.world import Result, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.engine", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one seed")
+    parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K seeds (default 50)")
+    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
+    options = parser.parse_args()
+    seeds = [options.seed] if options.seed is not None else range(options.start, options.start + options.seeds)
+    census: Counter[str] = Counter()
+    failed: list[Result] = []
+    events = count = 0
+    with ProcessPoolExecutor(options.jobs) if options.jobs > 1 else nullcontext() as pool:
+        for each in pool.map(run_seed, seeds, chunksize=8) if pool is not None else map(run_seed, seeds):
+            count, events = count + 1, events + each.events
+            census.update(each.census)
+            if each.violation:
+                failed.append(each)
+                print(f"seed {each.seed}: {each.violation[:400]}", flush=True)
+    print(f"{count} seeds, {events} events, {len(failed)} failed")
+    print(", ".join(f"{number} {what}" for what, number in sorted(census.items())))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Nodes that break one rule each: a world in which none is caught proves nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from muster.coordinator.ownership.appends import Queue
+from muster.coordinator.ownership.facts import Owner, Record, owner_record
+from muster.coordinator.ownership.taking import Taking
+from muster.coordinator.ownership.voids import Replay
+from tests.sim.engine import node
+from tests.sim.engine.world import World
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def instead(owner: Any, name: str, make: Callable[[Any], Any]) -> Mutant:
+    """`make` is given what is there."""
+    return lambda: patch.object(owner, name, make(getattr(owner, name)))
+
+
+def writes_no_owner_record(honest: Any) -> Any:
+    def own(self: Taking, given: Any) -> None:
+        honest(self, given)
+        self._ground.appends.open(self.shard, given.producer)
+        self._upto = self._replay.position
+        self._owner = self._replay.owner or Owner(1, 0, given.producer)
+        self._replay.owner = self._owner
+        self._check()
+
+    return own
+
+
+def reads_to_the_end_before(honest: Any) -> Any:
+    def owned(self: Taking, offset: int) -> None:
+        self._replay.before, self._replay.owner = self._replay.owner, self._owner
+        honest(self, self._replay.position - 1)
+
+    return owned
+
+
+def does_not_wait(honest: Any) -> Any:
+    def wait(self: Taking) -> None:
+        self._replay.unfenced = False
+        self._check()
+
+    return wait
+
+
+def counts_from_receipt(honest: Any) -> Any:
+    def base_of(self: World, at: Any, sent_ms: int) -> int:
+        return int(at.now_ms)
+
+    return base_of
+
+
+def applies_voids(honest: Any) -> Any:
+    def void(self: Replay, records: Sequence[Record]) -> Sequence[Record]:
+        return records
+
+    return void
+
+
+def ignores_markers(honest: Any) -> Any:
+    def ended(self: Replay, producer_id: int, *, committed: bool) -> Sequence[Record]:
+        honest(self, producer_id, committed=committed)
+        return ()
+
+    return ended
+
+
+def begins_at_one(honest: Any) -> Any:
+    def init(self: Queue, *args: Any) -> None:
+        honest(self, *args)
+        self.sequence = 1
+
+    return init
+
+
+def writes_its_owner_record_again(honest: Any) -> Any:
+    """As the rules had it: the same key, at a later place."""
+
+    def keep(self: Taking) -> None:
+        honest(self)
+        assert self._owner is not None
+        self._write([owner_record(self._owner)])
+
+    return keep
+
+
+def does_not_join_again(honest: Any) -> Any:
+    return lambda deal, bid: 0
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "no owner record": instead(Taking, "_own", writes_no_owner_record),
+    "replay to the end as it was before the owner record": instead(Taking, "_owned", reads_to_the_end_before),
+    "F6's wait left out": instead(Taking, "_wait", does_not_wait),
+    "lease from receipt": instead(World, "base_of", counts_from_receipt),
+    "voids applied": instead(Replay, "_void", applies_voids),
+    "marker ignored": instead(Replay, "_ended", ignores_markers),
+    "sequence from 1": instead(Queue, "__init__", begins_at_one),
+    "the owner record itself is refreshed": instead(Taking, "_keep", writes_its_owner_record_again),
+    "a node that came back does not join again": instead(node, "joins_again_ms", does_not_join_again),
+}

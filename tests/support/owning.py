@@ -1,0 +1,118 @@
+"""Nodes over one model of Kafka, without a network: effects are performed at once, but for what a story holds back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from muster.coordinator.ownership import effects as fx
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.appends import Limits
+from muster.coordinator.ownership.deal import Deal, NodeDealt
+from muster.coordinator.ownership.facts import Acked
+from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.shards import Shards
+from tests.fakes.kafka_partition import Partition, TransactionCoordinator
+
+SESSION = 10_000
+
+
+class Kafka:
+    def __init__(self, shards: int = 1) -> None:
+        self.partitions = [Partition() for _ in range(shards)]
+        self.transactions = TransactionCoordinator()
+        self.now_ms = 1_000
+
+
+class OwningNode:
+    """`seen`: every effect, in order. hold: kinds of effects that are kept back in `held`, to be performed by hand."""
+
+    def __init__(self, kafka: Kafka, node: int, *, instance: str = "", limits: Limits | None = None) -> None:
+        self.kafka, self.id = kafka, node
+        self.shards = Shards(Settings(node, instance or f"{node}/1", limits=limits or Limits()))
+        self.seen: list[Any] = []
+        self.hold: set[type] = set()
+        self.held: list[Any] = []
+        self.state: dict[bytes, bytes] = {}
+        self.codes: dict[type, int] = {}
+        self.position = 0
+
+    def tell(self, *events: ev.Event) -> None:
+        for event in events:
+            for effect in self.shards.step(event, self.kafka.now_ms):
+                self.seen.append(effect)
+                if type(effect) in self.hold:
+                    self.held.append(effect)
+                else:
+                    self.perform(effect)
+
+    def deals(self, shards: Iterable[int] = (0,), *, nodes: Iterable[NodeDealt] = ()) -> None:
+        """The nodes' group says that it has these; its SyncGroup was sent just now."""
+        mine = tuple(shards)
+        known = {self.id: NodeDealt(self.id, "", shards=mine)} | {node.node: node for node in nodes}
+        self.tell(ev.Synced(self.kafka.now_ms), ev.Share(frozenset(mine), Deal(len(self.kafka.partitions), known)))
+
+    def passes(self, ms: int, *, beats: bool = True) -> None:
+        """Time goes by, in steps; a heartbeat with each, where it beats."""
+        until_ms = self.kafka.now_ms + ms
+        while self.kafka.now_ms < until_ms:
+            self.kafka.now_ms = min(until_ms, self.kafka.now_ms + 500)
+            self.tell(ev.HeartbeatAnswered(self.kafka.now_ms, 0) if beats else ev.Tick())
+
+    def writes(self, key: bytes, value: bytes, shard: int = 0) -> int:
+        self.position += 1
+        self.state[key] = value
+        self.tell(ev.Append(shard, [(key, value, None)], len(key) + len(value), self.position))
+        return self.position
+
+    def releases(self) -> None:
+        """What was held back, and what follows from it."""
+        held, self.held, self.hold = self.held, [], set()
+        for effect in held:
+            self.perform(effect)
+
+    def of(self, kind: type) -> list[Any]:
+        return [effect for effect in self.seen if isinstance(effect, kind)]
+
+    @property
+    def serves(self) -> bool:
+        return self.shards.takes(0)
+
+    def perform(self, effect: Any) -> None:
+        kafka, code = self.kafka, self.codes.get(type(effect), 0)
+        if isinstance(effect, fx.InitProducer):
+            producer = kafka.transactions.init_producer(f"shard-{effect.shard}", kafka.now_ms)
+            self.tell(ev.ProducerGiven(effect.shard, effect.request, code, producer))
+        elif isinstance(effect, fx.AskEnd):
+            self.tell(ev.EndTold(effect.shard, effect.request, code, kafka.partitions[effect.shard].committed))
+        elif isinstance(effect, fx.Fetch):
+            batches, end = kafka.partitions[effect.shard].fetch(effect.offset, 3)
+            self.tell(ev.Fetched(effect.shard, effect.request, code, batches, end))
+        elif isinstance(effect, fx.Apply):
+            self.state = {} if effect.first else self.state
+            for record in effect.records:
+                assert record.key is not None
+                if record.value is None:
+                    self.state.pop(record.key, None)
+                else:
+                    self.state[record.key] = record.value
+        elif isinstance(effect, fx.Finish):
+            self.tell(ev.Applied(effect.shard, effect.request))
+        elif isinstance(effect, fx.AskLeaders):
+            leaders = {shard: partition.leader for shard, partition in enumerate(kafka.partitions)}
+            self.tell(ev.Leaders(effect.request, leaders))
+        elif isinstance(effect, fx.Produce):
+            self.tell(ev.Produced(effect.broker, effect.request, self.produce(effect, code)))
+        elif isinstance(effect, fx.Unload):
+            self.state, self.position = {}, 0
+
+    def produce(self, effect: fx.Produce, code: int = 0) -> dict[int, Acked]:
+        """What the brokers make of it."""
+        results = {}
+        for batch in effect.batches:
+            partition = self.kafka.partitions[batch.shard]
+            if code or partition.leader != effect.broker:
+                results[batch.shard] = Acked(code or 6)
+                continue
+            pairs = [(key, value) for key, value, _ in batch.records]
+            results[batch.shard] = partition.append(batch.producer, batch.sequence, pairs, self.kafka.now_ms)
+            partition.commit()
+        return results

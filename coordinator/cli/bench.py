@@ -97,10 +97,21 @@ def cluster_rows(only: str, place: str = "") -> Rows:
         raise CommandError(str(failure)) from failure
 
 
+def growth_rows(only: str, small: bool = False) -> Rows:
+    from muster.coordinator.bench.grid import suite
+    from muster.coordinator.bench.processes import BenchFailed
+
+    try:
+        yield from suite.run(only, small=small)
+    except BenchFailed as failure:
+        raise CommandError(str(failure)) from failure
+
+
 SUITES: dict[str, Callable[[str], Rows]] = {
     "assignors": assignor_rows,
     "cluster": cluster_rows,
     "coordinator": coordinator_rows,
+    "growth": growth_rows,
     "log": log_rows,
     "spark": spark_rows,
     "wire": wire_rows,
@@ -115,24 +126,27 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {"cluster": cluster_rows, 
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
 @click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
 @click.option("--runs", type=click.IntRange(1, 20), default=1, show_default=True, help="Measure all of it so often.")
+@click.option("--quick", is_flag=True, help="For growth: the same in miniature, which says nothing of speed.")
 @click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
 @click.option(
     "--kafka",
     metavar="PLACE",
     help="For wire, cluster: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT of a running one.",
 )
-def bench(suite: str, as_json: bool, only: str, runs: int, jar: str | None, kafka: str | None) -> int:
+def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
     """Measure one SUITE on this machine. Exit code 4 when a goal is missed.
 
     With --runs a case is told once for each run, by its number.
     """
     if jar and suite != "assignors":
         raise click.UsageError("--jar goes with the suite assignors")
+    if quick and suite != "growth":
+        raise click.UsageError("--quick goes with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
         raise click.UsageError("--kafka goes with the suites wire and cluster")
     rows = []
     with jvm_assignors(jar) if jar else nullcontext() as java:
-        for row in repeated(runs, lambda: measured(suite, only, java, kafka)):
+        for row in repeated(runs, lambda: measured(suite, only, java, kafka, quick)):
             rows.append(row)
             if as_json:
                 click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
@@ -144,7 +158,9 @@ def bench(suite: str, as_json: bool, only: str, runs: int, jar: str | None, kafk
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
 
 
-def measured(suite: str, only: str, java: Ask | None, kafka: str | None) -> Rows:
+def measured(suite: str, only: str, java: Ask | None, kafka: str | None, quick: bool) -> Rows:
+    if suite == "growth":
+        return growth_rows(only, quick)
     if suite == "assignors":
         return assignor_rows(only, java)
     return BESIDE_KAFKA[suite](only, kafka or "") if suite in BESIDE_KAFKA else SUITES[suite](only)

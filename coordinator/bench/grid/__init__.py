@@ -1,0 +1,1 @@
+"""How memory and time grow with members, groups and partitions: `muster bench growth`."""

@@ -1,0 +1,116 @@
+"""Members at either door, as lean as they can be: thousands of them share this process with the clock."""
+
+import asyncio
+from collections.abc import Mapping
+
+import grpc
+from google.protobuf.message import Message
+
+from muster.coordinator.bench.grid.crowd import PROTOCOL, REBALANCE_MS, SESSION_MS, Joined, Seat
+from muster.coordinator.bench.members import Response, Wire
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.members import BEAT, JOIN, SYNC
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+CONNECTING = 100
+"""Connections that are being made at once."""
+CALLS_EACH = 100
+"""Members on a connection of gRPC. A node takes 256 calls there at once, and a call that was answered counts a little
+longer."""
+
+
+class KafkaDoor:
+    """A connection for each member that is on its way: a JoinGroup that waits holds up all that comes behind it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lines: list[Line] = []
+
+    async def open(self, ways: int) -> None:
+        while missing := ways - len(self._lines):
+            self._lines += await asyncio.gather(*(Line.to(self._address) for _ in range(min(missing, CONNECTING))))
+
+    async def join(self, seat: Seat) -> Joined:
+        protocol = struct("JoinGroupRequest.protocols")(name=PROTOCOL, metadata=seat.subscription)
+        request = struct("JoinGroupRequest")(
+            group_id=seat.group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=seat.member_id,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        told = await self._lines[seat.way].ask("JoinGroup", JOIN, request)
+        members = [each.member_id for each in told.members]
+        return Joined(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
+
+    async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode:
+        given = struct("SyncGroupRequest.assignments")
+        request = struct("SyncGroupRequest")(
+            group_id=seat.group_id,
+            generation_id=joined.generation,
+            member_id=seat.member_id,
+            assignments=[given(member_id=who, assignment=blob) for who, blob in shares.items()],
+        )
+        return ErrorCode((await self._lines[seat.way].ask("SyncGroup", SYNC, request)).error_code)
+
+    async def beat(self, seat: Seat) -> ErrorCode:
+        request = struct("HeartbeatRequest")(
+            group_id=seat.group_id, generation_id=seat.generation, member_id=seat.member_id
+        )
+        return ErrorCode((await self._lines[seat.way].ask("Heartbeat", BEAT, request)).error_code)
+
+    async def close(self) -> None:
+        for line in self._lines:
+            line.close()
+
+
+class GrpcDoor:
+    """Calls of many members share a connection."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._wires: list[Wire] = []
+
+    async def open(self, ways: int) -> None:
+        self._wires = [Wire(self._address) for _ in range(-(-ways // CALLS_EACH))]
+
+    async def join(self, seat: Seat) -> Joined:
+        request = pb.JoinGroupRequest(
+            group_id=seat.group_id,
+            member_id=seat.member_id,
+            client_id="bench",
+            protocol_type="consumer",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocols=[pb.JoinGroupProtocol(name=PROTOCOL, metadata=seat.subscription)],
+        )
+        told = await self._ask(seat, "JoinGroup", request, pb.JoinGroupResponse)
+        members = [each.member_id for each in told.members]
+        return Joined(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
+
+    async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode:
+        request = pb.SyncGroupRequest(group_id=seat.group_id, generation_id=joined.generation, member_id=seat.member_id)
+        request.assignments.extend(
+            pb.SyncGroupAssignment(member_id=who, assignment=blob) for who, blob in shares.items()
+        )
+        return ErrorCode((await self._ask(seat, "SyncGroup", request, pb.SyncGroupResponse)).error_code)
+
+    async def beat(self, seat: Seat) -> ErrorCode:
+        request = pb.HeartbeatRequest(group_id=seat.group_id, member_id=seat.member_id, generation_id=seat.generation)
+        return ErrorCode((await self._ask(seat, "Heartbeat", request, pb.HeartbeatResponse)).error_code)
+
+    async def close(self) -> None:
+        for wire in self._wires:
+            await wire.close()
+
+    async def _ask(self, seat: Seat, method: str, request: Message, answer: type[Response]) -> Response:
+        try:
+            return await self._wires[seat.way % len(self._wires)].call(method, request, answer)
+        except grpc.aio.AioRpcError as error:
+            raise BenchFailed(
+                f"{method} of {seat.group_id} was not answered: {error.code().name}, {error.details()}"
+            ) from None

@@ -1,0 +1,142 @@
+"""`muster bench growth` runs its whole course in miniature, and its page says what bent and what was left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.coordinator.bench.grid import chart, course, page, suite
+from muster.coordinator.bench.grid.cells import GRPC, KAFKA, Cell, grid, share
+from muster.coordinator.bench.grid.course import Phase
+from muster.coordinator.bench.processes import BenchFailed, Stopwatch
+from muster.coordinator.cli.main import main
+
+SMALL, LARGE = Cell(KAFKA, 1_000, 1, 1_000), Cell(KAFKA, 10_000, 1, 1_000)
+
+
+def phase(name: str, cpu_s: float = 1.0, resident_mb: float = 100.0, units: int = 0) -> Phase:
+    return Phase(name, cpu_s, cpu_s, resident_mb, units)
+
+
+def told(cells: dict[Cell, list[Phase]]) -> list[dict[str, Any]]:
+    found: suite.Found = {}
+    rows: list[dict[str, Any]] = []
+    for cell, phases in cells.items():
+        found[cell] = {}
+        for each in phases:
+            found[cell][each.name] = each
+            rows += suite.rows(cell, each, found)
+    return rows
+
+
+def of(rows: list[dict[str, Any]], cell: Cell, what: str) -> dict[str, Any]:
+    return next(row for row in rows if row["case"] == f"{cell.label}: {what}")
+
+
+def test_ten_times_as_much_may_take_ten_times_as_long_and_not_twenty() -> None:
+    both = {SMALL: [phase("start"), phase("join", 1.0)], LARGE: [phase("start"), phase("join", 10.0)]}
+    assert of(told(both), LARGE, "join")["ratio"] == 1.0
+    both[LARGE][1] = phase("join", 20.0)
+    late = of(told(both), LARGE, "join")
+    assert (late["ratio"], late["ok"], late["peer"]) == (0.5, False, f"10 times {SMALL.label}")
+
+
+def test_a_heartbeat_may_not_take_longer_because_there_are_more_members() -> None:
+    both = {
+        cell: [phase("start"), phase("heartbeats", cost, units=1_000)] for cell, cost in ((SMALL, 1.0), (LARGE, 2.0))
+    }
+    assert not of(told(both), LARGE, "heartbeats")["ok"]
+
+
+def test_memory_is_what_came_on_top_of_the_start() -> None:
+    both = {
+        SMALL: [phase("start", resident_mb=80.0), phase("rebalance", resident_mb=110.0)],
+        LARGE: [phase("start", resident_mb=80.0), phase("rebalance", resident_mb=680.0)],
+    }
+    row = of(told(both), LARGE, "memory after it")
+    assert (row["value"], row["peer_value"], row["ok"]) == (600.0, 300.0, False)
+
+
+def test_every_partition_is_given_to_one_member_of_the_group_and_all_move_on() -> None:
+    cell = Cell(KAFKA, 30, 3, 1_000)
+    for number in range(3):
+        mine = share(cell, number)
+        first, then = mine.pieces(10, 0, 1_000), mine.pieces(10, 1, 1_000)
+        given = [partition for piece in first for partition in piece["growth-0"]]
+        assert len(given) == len(set(given)) == 333
+        assert all(one["growth-0"] != other["growth-0"] for one, other in zip(first, then, strict=True))
+
+
+def test_the_grid_has_what_was_asked_for() -> None:
+    for door in (KAFKA, GRPC):
+        mine = [cell for cell in grid() if cell.door == door]
+        assert {cell.members for cell in mine} == {1_000, 10_000, 50_000}
+        assert {cell.groups for cell in mine} == {1, 100, 10_000}
+        assert {cell.partitions for cell in mine} == {1_000, 10_000, 100_000}
+
+
+def test_a_cell_that_this_machine_cannot_run_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (20_000, 20_000))
+    (row,) = suite.measured(Cell(KAFKA, 50_000, 1, 1_000), Stopwatch(), {})
+    assert (row["ok"], row["case"]) == (True, "kafka, 50,000 members, 1 group, 1,000 partitions: left out")
+    assert "20,000 open files" in row["peer"]
+    assert not course.impossible(Cell(GRPC, 50_000, 1, 1_000))
+    assert not course.impossible(Cell(KAFKA, 50_000, 100, 1_000))
+
+
+def test_a_bound_that_was_reached_ends_the_cell_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(cell: Cell, home: str) -> Any:
+        yield phase("start")
+        raise BenchFailed("stopped in 'join': 150 s were over")
+
+    monkeypatch.setattr(course, "run", stopped)
+    rows = list(suite.measured(SMALL, Stopwatch(), {}))
+    assert [row["ok"] for row in rows] == [True, False]
+    assert "150 s were over" in page.cells_table(suite.cells_of(rows))
+
+
+def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
+    course_of = ("start", "topics", "join", "rebalance", "heartbeats", "idle", "restart")
+    small = [phase(name, 1.0, 100.0, 1_000 if name == "heartbeats" else 0) for name in course_of]
+    large = [each._replace(cpu_s=30.0 if each.name == "join" else 20.0, resident_mb=100.0) for each in small]
+    rows = json.loads(json.dumps(told({SMALL: small, LARGE: large})))
+    cells = page.cells_table(suite.cells_of(rows)).splitlines()
+    assert cells[2].startswith("| kafka | 1,000 | 1 | 1,000 | 1 / 1 s |")
+    bends = page.bends_table(rows).splitlines()
+    assert "heartbeats" in bends[2]
+    assert bends[3] == "| kafka, 10,000 members, 1 group, 1,000 partitions: join | 30 s CPU | 10 | 3 |"
+    assert page.bends_table([]) == "Nowhere, in this run."
+
+
+def test_the_same_figures_give_the_same_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    course_of = ("start", "join", "rebalance", "restart")
+    found = {cell: {name: phase(name) for name in course_of} for cell in (SMALL, LARGE, Cell(GRPC, 1_000, 1, 10_000))}
+    for name in ("one.svg", "two.svg"):
+        chart.draw(found, tmp_path / name)
+    drawn = (tmp_path / "one.svg").read_text()
+    assert drawn == (tmp_path / "two.svg").read_text()
+    assert "kafka, 1 group" in drawn
+
+
+def test_the_page_has_places_for_both_tables() -> None:
+    text = (Path(__file__).parents[2] / page.PAGE).read_text()
+    assert all(f"<!-- begin {name} -->" in text for name in (page.CELLS, page.BENDS))
+
+
+def test_quick_goes_with_one_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "log", "--quick"]) == 2
+    assert "--quick goes with the suite growth" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_the_whole_course_in_miniature(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(course, "IDLE_S", 0.1)
+    monkeypatch.setattr(course, "BEATS", {KAFKA: 200, GRPC: 100})
+    main(["bench", "growth", "--quick", "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = suite.cells_of(rows)
+    assert [about.get("why") for about in found.values()] == [None] * 8
+    assert all(set(about) == set(course.PHASES) for about in found.values())

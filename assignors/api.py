@@ -86,12 +86,11 @@ class Snapshot:
 
     def subscribed_topics(self) -> list[str]:
         """Topics that exist, have partitions and have a subscriber, in Java's string order."""
-        wanted = set().union(*{member.topics for member in self.members})
-        return in_java_order(topic for topic in wanted if self.topics.get(topic, 0) > 0)
+        return list(self._subscribed)
 
     def ordered_members(self) -> list[Member]:
         """Members in Kafka's order: static ones by instance id, then dynamic ones by member id."""
-        return in_kafka_order(self.members)
+        return list(self._ordered)
 
     def subscribers(self, topic: str) -> list[str]:
         """Ids of the members subscribed to `topic`, in Kafka's order."""
@@ -117,6 +116,23 @@ class Snapshot:
         from muster.assignors.data.columns import columns_of
 
         return columns_of(self)
+
+    @cached_property
+    def _subscribed(self) -> list[str]:
+        wanted = set().union(*{member.topics for member in self.members})
+        return in_java_order(topic for topic in wanted if self.topics.get(topic, 0) > 0)
+
+    @cached_property
+    def _ordered(self) -> list[Member]:
+        return in_kafka_order(self.members)
+
+    @cached_property
+    def held(self) -> Mapping[str, Sequence[int]]:
+        """{topic: rightful owner by partition}, as indices into `ordered_members()`, -1 for nobody's; made once.
+
+        Topics that nobody claims are left out.
+        """
+        return claims.owner_table(self.topics, self._ordered)
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""

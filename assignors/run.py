@@ -20,7 +20,7 @@ from muster.assignors.api import (
     Snapshot,
     TopicPartition,
 )
-from muster.assignors.data.claims import raw_claims
+from muster.assignors.data.claims import NOBODY, claimants
 from muster.assignors.data.user_data import remembers
 from muster.assignors.shield import is_ours, shielded
 
@@ -65,8 +65,9 @@ def overran(assignor: str, deadline_ms: int) -> AssignorError:
 
 
 def check_snapshot(name: str, snapshot: Snapshot) -> None:
-    times = Counter(member.id for member in snapshot.members)
-    if len(times) < len(snapshot.members):
+    ids = [member.id for member in snapshot.members]
+    if len(set(ids)) < len(ids):
+        times = Counter(ids)
         twice = min(word for word, count in times.items() if count > 1)
         raise AssignorError(name, f"cannot run: member ids must differ, but {twice!r} appears twice")
     for topic, count in snapshot.topics.items():
@@ -104,27 +105,50 @@ def withheld(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] =
         table = withheld_table(snapshot, target)
         if table is not None:
             return table
-    claimed = raw_claims([*holding, *besides])
-    if not claimed:
+    claiming = [member for member in (*holding, *besides) if member.owned]
+    if not claiming:
         return target
-    rightful = snapshot.owners()
-    back: list[TopicPartition] = []
+    early = _early(snapshot, target, claiming)
+    if not early and not target.withheld and isinstance(target.members, dict):
+        return target
     members: dict[str, dict[str, Sequence[int]]] = {}
     for member, share in target.members.items():
         mine = members[member] = dict(share)
-        for topic, partitions in share.items():
-            early = [
-                partition
-                for partition in partitions
-                if rightful.get((topic, partition)) != member
-                and claimed.get((topic, partition), frozenset()) - {member}
-            ]
-            if early:
-                back.extend((topic, partition) for partition in early)
-                mine[topic] = [partition for partition in partitions if partition not in set(early)]
-                if not mine[topic]:
-                    del mine[topic]
+        for topic in share.keys() & early.get(member, {}).keys():
+            mine[topic] = [partition for partition in share[topic] if partition not in early[member][topic]]
+            if not mine[topic]:
+                del mine[topic]
+    back = [(t, p) for by_topic in early.values() for t, partitions in by_topic.items() for p in partitions]
     return dataclasses.replace(target, members=members, withheld=tuple(sorted(back)))
+
+
+_Early = dict[str, dict[str, set[int]]]
+"""{member: {topic: partitions}}"""
+
+
+def _early(snapshot: Snapshot, target: Assignment, holding: Iterable[Member]) -> _Early:
+    """What each member is to get though somebody else may still be reading it."""
+    held, place = snapshot.held, {member.id: number for number, member in enumerate(snapshot.ordered_members())}
+    coming: list[tuple[str, str, list[int]]] = []
+    asked: dict[str, set[int]] = {}
+    for member, share in target.members.items():
+        me = place.get(member, NOBODY - 1)
+        for topic, partitions in share.items():
+            owner = held.get(topic, ())
+            count = len(owner)
+            if len(partitions) == 1 and partitions[0] < count and owner[partitions[0]] == me:
+                continue
+            new = [partition for partition in partitions if partition >= count or owner[partition] != me]
+            if new:
+                coming.append((member, topic, new))
+                asked.setdefault(topic, set()).update(new)
+    claimed = claimants(holding, asked) if coming else {}
+    early: _Early = {}
+    for member, topic, new in coming:
+        others = {partition for partition in new if claimed.get((topic, partition), member) != member}
+        if others:
+            early.setdefault(member, {})[topic] = others
+    return early
 
 
 def _name_of(assignor: Assignor) -> str:
@@ -139,18 +163,29 @@ def _clean(
     name: str, snapshot: Snapshot, plan: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> dict[str, dict[str, Sequence[int]]]:
     """Every member's share, sorted; refuses unknown members, topics and numbers that do not exist."""
-    wanted = {member.id: frozenset(member.topics) for member in snapshot.members}
+    kinds = {topics: frozenset(topics) for topics in {member.topics for member in snapshot.members}}
+    wanted = {member.id: kinds[member.topics] for member in snapshot.members}
     unknown = [member for member in plan if member not in wanted]
     if unknown:
         raise AssignorError(name, f"gave partitions to {_some(unknown)}, who is no member of this group")
+    counts = snapshot.topics
     shares: dict[str, dict[str, Sequence[int]]] = {}
     for member, topics in wanted.items():
-        shares[member] = {}
+        mine = shares[member] = {}
         for topic, partitions in plan.get(member, {}).items():
+            count = counts.get(topic, 0)
+            if type(partitions) is list and len(partitions) == 1:
+                # What most have of a topic: one partition, which is in order as it is.
+                (one,) = partitions
+                if type(one) is int and 0 <= one < count and topic in topics:
+                    mine[topic] = [one]
+                    continue
             row = partitions if isinstance(partitions, range) else sorted(partitions)
-            if len(row):
+            if not len(row):
+                continue
+            if type(row) is not range or not (0 <= row[0] < count and 0 <= row[-1] < count and topic in topics):
                 _check_row(name, snapshot, member, topic, row, topics)
-                shares[member][topic] = row
+            mine[topic] = row
     return shares
 
 
@@ -190,11 +225,10 @@ def _check_coverage(
         spared.setdefault(topic, set()).add(partition)
     for topic in snapshot.subscribed_topics():
         count = snapshot.topics[topic]
-        seen: set[int] = set(spared.get(topic, ()))
-        total = len(seen)
-        for row in rows.get(topic, ()):
-            seen.update(row)
-            total += len(row)
+        given = rows.get(topic, ())
+        apart = spared.get(topic, set())
+        seen = apart.union(*given)
+        total = len(apart) + sum(map(len, given))
         if total != count or len(seen) != count:
             _complain(name, snapshot, shares, topic, seen)
     return left

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 from muster.assignors.builtin.roundrobin import deal_alike
-from muster.assignors.data.claims import NOBODY, owner_table
+from muster.assignors.data.claims import NOBODY
 from muster.assignors.solving import fair
 from muster.assignors.solving.range_racks import partition_racks
 
@@ -41,7 +41,7 @@ def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     topics = snapshot.subscribed_topics()
     subscriptions = interned_subscriptions(members, topics)
     counts = {topic: snapshot.topics[topic] for topic in topics}
-    held = owner_table(counts, members)
+    held = snapshot.held
     racks = racks_that_count(snapshot, members, topics)
     readers = [index for index, subscription in enumerate(subscriptions) if subscription]
     plan: dict[str, Mapping[str, Sequence[int]]] = {member.id: {} for member in members}
@@ -92,9 +92,9 @@ def racks_that_count(
 
 def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], readers: Sequence[int]) -> list[Share]:
     """Equal subscriptions: quotas alone give the optimum in balance and in moves."""
+    topic_of, partition_of = _units(counts)
     owned, free = _lay_out(counts, held, readers)
-    quota, extras = divmod(sum(counts.values()), len(readers))
-    order = {topic: number for number, topic in enumerate(counts)}
+    quota, extras = divmod(len(topic_of), len(readers))
     needs: list[int] = []
     for mine in owned:
         cap = quota
@@ -103,33 +103,55 @@ def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], re
             extras -= 1
         if len(mine) > cap:
             # Lowest partitions stay: dropping topic by topic would empty one topic first (KAFKA-16277).
-            mine.sort(key=lambda tp: (tp[1], order[tp[0]]))
+            mine.sort(key=lambda unit: (partition_of[unit], unit))
             free.extend(mine[cap:])
             del mine[cap:]
         needs.append(quota - len(mine))
-    free.sort(key=lambda tp: (order[tp[0]], tp[1]))
+    free.sort()
     _deal(free, owned, needs, extras)
-    return [_by_topic(mine, order) for mine in owned]
+    shares: list[Share] = []
+    for mine in owned:
+        share: Share = {}
+        for unit in sorted(mine):
+            topic = topic_of[unit]
+            if topic in share:
+                share[topic].append(partition_of[unit])
+            else:
+                share[topic] = [partition_of[unit]]
+        shares.append(share)
+    return shares
+
+
+def _units(counts: Mapping[str, int]) -> tuple[list[str], list[int]]:
+    """Topic and partition of each unit: all partitions, counted through in the order of topics."""
+    topic_of: list[str] = []
+    partition_of: list[int] = []
+    for topic, count in counts.items():
+        topic_of += [topic] * count
+        partition_of += range(count)
+    return topic_of, partition_of
 
 
 def _lay_out(
     counts: Mapping[str, int], held: Mapping[str, Sequence[int]], readers: Sequence[int]
-) -> tuple[list[list[tuple[str, int]]], list[tuple[str, int]]]:
-    """What each reader owns, and what nobody owns."""
-    owned: list[list[tuple[str, int]]] = [[] for _ in readers]
+) -> tuple[list[list[int]], list[int]]:
+    """The units that each reader owns, and those that nobody does, both in order."""
+    owned: list[list[int]] = [[] for _ in readers]
     holder = dict(zip(readers, owned, strict=True))
-    free: list[tuple[str, int]] = []
+    free: list[int] = []
     holder[NOBODY] = free
+    first = 0
     for topic, count in counts.items():
         if topic in held:
-            for partition, owner in enumerate(held[topic]):
-                holder[owner].append((topic, partition))
+            for unit, owner in enumerate(held[topic], first):
+                holder[owner].append(unit)
         else:
-            free.extend([(topic, partition) for partition in range(count)])
+            free += range(first, first + count)
+        first += count
     return owned, free
 
 
-def _deal(free: list[tuple[str, int]], owned: list[list[tuple[str, int]]], needs: list[int], extras: int) -> None:
+def _deal(free: list[int], owned: list[list[int]], needs: list[int], extras: int) -> None:
     """Deal the free partitions in turn to those below quota; the last ones are the remaining extras."""
     place = 0
     hungry = [index for index, need in enumerate(needs) if need > 0]
@@ -143,10 +165,3 @@ def _deal(free: list[tuple[str, int]], owned: list[list[tuple[str, int]]], needs
     for index in [index for index, need in enumerate(needs) if need == 0][:extras]:
         owned[index].append(free[place])
         place += 1
-
-
-def _by_topic(mine: list[tuple[str, int]], order: Mapping[str, int]) -> Share:
-    share: Share = {}
-    for topic, partition in sorted(mine, key=lambda tp: (order[tp[0]], tp[1])):
-        share.setdefault(topic, []).append(partition)
-    return share

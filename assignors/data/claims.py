@@ -32,17 +32,35 @@ def owner_table(topics: Mapping[str, int], members: Sequence[Member]) -> dict[st
     for index, member in enumerate(members):
         generation = member.generation
         for topic, partitions in (member.owned or {}).items():
-            count = topics.get(topic, 0)
-            if topic not in table:
-                table[topic] = [NOBODY] * count
+            holders = table.get(topic)
+            if holders is None:
+                count = topics.get(topic, 0)
+                holders = table[topic] = [NOBODY] * count
                 newest[topic] = [_BEFORE_ALL] * count
-            _claim(table[topic], newest[topic], partitions, index, generation)
-    wanted = [frozenset(member.topics) for member in members]
+            since = newest[topic]
+            # A partition that one member lists twice is no conflict; nearly always it lists one.
+            for partition in partitions if len(partitions) == 1 else set(partitions):
+                if not 0 <= partition < len(holders):
+                    continue
+                if generation > since[partition]:
+                    since[partition] = generation
+                    holders[partition] = index
+                elif generation == since[partition]:
+                    holders[partition] = NOBODY
+    _lose(table, members)
+    return table
+
+
+def _lose(table: dict[str, list[int]], members: Sequence[Member]) -> None:
+    """Who no longer subscribes to a topic has lost it."""
+    wanted = {topics: frozenset(topics) for topics in {member.topics for member in members}}
+    everywhere = frozenset.intersection(*wanted.values()) if wanted else frozenset()
     for topic, holders in table.items():
-        lost = {index for index in set(holders) if index != NOBODY and topic not in wanted[index]}
+        if topic in everywhere:
+            continue
+        lost = {index for index in set(holders) if index != NOBODY and topic not in wanted[members[index].topics]}
         if lost:
             table[topic] = [NOBODY if index in lost else index for index in holders]
-    return table
 
 
 def raw_claims(members: Sequence[Member]) -> dict[tuple[str, int], set[str]]:
@@ -55,17 +73,18 @@ def raw_claims(members: Sequence[Member]) -> dict[tuple[str, int], set[str]]:
     return claimed
 
 
-_BEFORE_ALL = -(1 << 40)
-
-
-def _claim(holders: list[int], newest: list[int], partitions: Iterable[int], index: int, generation: int) -> None:
-    count = len(holders)
-    claimed = set(partitions)  # A partition listed twice by one member is no conflict.
-    for partition in claimed:
-        if not 0 <= partition < count:
+def claimants(members: Iterable[Member], asked: Mapping[str, set[int]]) -> dict[tuple[str, int], str | None]:
+    """Who claims each partition that is asked for, right or wrong; None where several do."""
+    found: dict[tuple[str, int], str | None] = {}
+    for member in members:
+        owned = member.owned
+        if not owned:
             continue
-        if generation > newest[partition]:
-            newest[partition] = generation
-            holders[partition] = index
-        elif generation == newest[partition]:
-            holders[partition] = NOBODY
+        for topic, partitions in asked.items():
+            for partition in owned.get(topic, ()):
+                if partition in partitions and found.setdefault((topic, partition), member.id) != member.id:
+                    found[topic, partition] = None
+    return found
+
+
+_BEFORE_ALL = -(1 << 40)

@@ -11,18 +11,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from muster.assignors.data.values import Member
 
 NEWEST = 3
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 MAX_STRING_BYTES = 32_767
+NAMES = 1_024
+"""Topics whose names' bytes are kept: a name has at most 249 characters where topics are made."""
 
 Partitions = Mapping[str, Sequence[int]]
 
 _COUNT = struct.Struct(">i")
 _ONE = struct.Struct(">ii")
 _LENGTH = struct.Struct(">h")
+_END = struct.Struct(">ih")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +94,26 @@ def parse_subscription(blob: bytes, lists: TopicLists | None = None) -> Subscrip
 
     `lists` spares the work of reading equal topic lists again.
     """
+    return Subscription(*_said(blob, lists))
+
+
+_Said = tuple[int, tuple[str, ...], "bytes | None", Partitions, int, "str | None"]
+"""The fields of a `Subscription`."""
+
+
+def _said(blob: bytes, lists: TopicLists | None) -> _Said:
     reader = _Reader(blob, "subscription")
     version, topics, reader.at = parse_topics(blob) if lists is None else lists.read(blob)
-    layout = min(version, NEWEST)
     user_data = reader.nullable_bytes()
-    return Subscription(
-        version=version,
-        topics=topics,
-        user_data=user_data,
-        owned=reader.partitions() if layout >= 1 else {},
-        generation=reader.int32() if layout >= 2 else -1,
-        rack=reader.nullable_string() if layout >= 3 else None,
-    )
+    if version >= NEWEST:
+        owned, at = reader.partitions(), reader.at
+        if len(blob) - at >= _END.size:
+            generation, size = _END.unpack_from(blob, at)
+            if size < 0:  # Hardly anybody tells of a rack.
+                return version, topics, user_data, owned, generation, None
+        return version, topics, user_data, owned, reader.int32(), reader.nullable_string()
+    owned = reader.partitions() if version >= 1 else {}
+    return version, topics, user_data, owned, reader.int32() if version >= 2 else -1, None
 
 
 def parse_topics(blob: bytes) -> tuple[int, tuple[str, ...], int]:
@@ -155,27 +167,24 @@ def member_from_subscription(
     generation from user data when the subscription is too old to have one. User data that cannot be
     read says nothing about ownership, as in Java; it does not spoil the group.
     """
-    return member_of(member_id, instance_id, parse_subscription(blob, lists), assignor)
+    return _member(member_id, instance_id, _said(blob, lists), assignor)
 
 
 def member_of(member_id: str, instance_id: str | None, said: Subscription, assignor: str = "") -> Member:
     """As `member_from_subscription`, of a subscription that has been read; its claims are passed on as they are."""
-    owned: Partitions | None = said.owned if said.version >= 1 else None
-    generation = said.generation
+    told = said.version, said.topics, said.user_data, said.owned, said.generation, said.rack
+    return _member(member_id, instance_id, told, assignor)
+
+
+def _member(member_id: str, instance_id: str | None, said: _Said, assignor: str) -> Member:
+    version, topics, user_data, claimed, generation, rack = said
+    owned: Partitions | None = claimed if version >= 1 else None
     if assignor == "sticky":
-        owned, generation = _sticky_claims(said.user_data)
-    elif said.version < 2 and assignor == "cooperative-sticky" and said.user_data:
-        generation = parse_cooperative_user_data(said.user_data) if len(said.user_data) >= 4 else -1
-    member = Member(
-        id=member_id,
-        topics=said.topics,
-        owned=owned,
-        generation=generation,
-        instance_id=instance_id,
-        rack=said.rack,
-        user_data=said.user_data or b"",
-    )
-    if assignor != "sticky" and remembers(member):
+        owned, generation = _sticky_claims(user_data)
+    elif version < 2 and assignor == "cooperative-sticky" and user_data:
+        generation = parse_cooperative_user_data(user_data) if len(user_data) >= 4 else -1
+    member = Member(member_id, topics, owned, generation, instance_id, rack, user_data or b"")
+    if user_data and assignor != "sticky" and remembers(member):
         # librdkafka's cooperative-sticky says what it holds in its user data as well: that is no memory, and withholds.
         return replace(member, user_data=b"")
     return member
@@ -216,6 +225,10 @@ def _string(text: str) -> bytes:
     return _LENGTH.pack(len(raw)) + raw
 
 
+_name = lru_cache(maxsize=NAMES)(_string)
+"""A topic's name, which every member's share repeats."""
+
+
 def _nullable_bytes(raw: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if raw is None else struct.pack(">i", len(raw)) + raw
 
@@ -231,7 +244,7 @@ def _partitions(owned: Partitions) -> bytes:
     parts = [_COUNT.pack(len(owned))]
     for topic, partitions in owned.items():
         count = len(partitions)
-        parts.append(_string(topic))
+        parts.append(_name(topic))
         try:
             if count == 1:  # By far the most frequent: one partition of many topics.
                 parts.append(_ONE.pack(1, partitions[0]))
@@ -303,6 +316,14 @@ class _Reader:
         return None if size < 0 else self.take(size, "user data")
 
     def partitions(self) -> dict[str, list[int]]:
+        """In one go; where anything is unusual, step by step, which finds the words for it."""
+        quick = _quick_partitions(self.blob, self.at)
+        if quick is None:
+            return self._partitions()
+        owned, self.at = quick
+        return owned
+
+    def _partitions(self) -> dict[str, list[int]]:
         owned: dict[str, list[int]] = {}
         for _ in range(self.count(6, "topics")):
             topic = self.string()
@@ -310,3 +331,25 @@ class _Reader:
             numbers = struct.unpack(f">{count}i", self.take(4 * count, "partitions"))
             owned.setdefault(topic, []).extend(numbers)
         return owned
+
+
+def _quick_partitions(blob: bytes, at: int) -> tuple[dict[str, list[int]], int] | None:
+    """The partitions at that place and where they end; None where a length is wrong, or a topic is there twice."""
+    owned: dict[str, list[int]] = {}
+    length_at, one_at = _LENGTH.unpack_from, _ONE.unpack_from
+    try:
+        (topics,) = _COUNT.unpack_from(blob, at)
+        at += 4
+        for _ in range(topics):
+            begin = at + 2
+            at = begin + length_at(blob, at)[0]
+            count, first = one_at(blob, at)
+            topic = blob[begin:at].decode()
+            if at < begin:
+                return None
+            at += 4
+            owned[topic] = [first] if count == 1 else list(struct.unpack_from(f">{count}i", blob, at))
+            at += 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return (owned, at) if len(owned) == topics else None

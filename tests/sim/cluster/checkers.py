@@ -25,6 +25,8 @@ class Checkers:
         self.gone: set[bytes] = set()
         self.frontier: dict[tuple[TopicPartition, bytes], int] = {}
         """How far leaders have shown a log to be committed."""
+        self.written_ms = 0
+        """When a state was written last."""
         self._zxid = 0
         self._states: dict[str, State] = {}
         self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
@@ -72,6 +74,7 @@ class Checkers:
     def _state(self, path: str, state: State, version: int) -> None:
         before = self._states.get(path)
         self._states[path] = state
+        self.written_ms = self.world.now_ms
         name, number = path.split("/")[3], int(path.split("/")[5])
         place = TopicPartition(name, number)
         topic = next((each for i, each in self.topics.items() if each.name == name and i not in self.gone), None)

@@ -22,6 +22,8 @@ from tests.sim.world import START_MS, Violated, World
 SESSION_MS = 3_000
 QUIET_MS = SESSION_MS + 12_000
 """When faults end, everything has to be well within this."""
+HEARD_MS = 1_000
+"""By then all have heard of what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Run:
         for each in (*self.producers, *self.readers, *chain(*self.book.members.values())):
             each.stopped = True
         self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS + 4_000, self.checkers.look)
+        self._hear_of_the_last_move()
         self._is_well()
         self._groups_are_well()
         self.checkers.end()
@@ -317,6 +320,13 @@ class Run:
             node.disk.failing = set()
             if not node.alive:
                 node.start()
+
+    def _hear_of_the_last_move(self) -> None:
+        """Leaders are balanced every now and then: who is to lead since a moment ago has to hear of it first."""
+        end_ms = self.world.now_ms
+        while self.world.now_ms < self.checkers.written_ms + HEARD_MS:
+            end_ms += HEARD_MS
+            self.world.run(end_ms, self.checkers.look)
 
     def _groups_are_well(self) -> None:
         """14: all groups are stable."""

@@ -12,7 +12,7 @@ import org.apache.kafka.common.errors.RetriableException;
 
 /**
  * One group member by Kafka's own client: arguments are address, group, topic, client id, assignor and instance id (or
- * nothing). It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
+ * nothing), SESSION_MS in the environment its session timeout. It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
  */
 public class GroupWorker {
   static volatile boolean going = true;
@@ -76,7 +76,7 @@ public class GroupWorker {
 
   static void classic(Properties told, String assignor) {
     told.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
-    told.put("session.timeout.ms", "3000");
+    told.put("session.timeout.ms", System.getenv().getOrDefault("SESSION_MS", "3000"));
     told.put("heartbeat.interval.ms", "300");
   }
 

@@ -22,8 +22,8 @@ const named = (name) => ({ cluster }) => ({
 });
 
 async function main() {
-  const kafka = new Kafka({ clientId, brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 50, maxRetryTime: 500 } });
-  const consumer = kafka.consumer({ groupId, sessionTimeout: 3000, heartbeatInterval: 300, maxWaitTimeInMs: 200, ...(assignor && { partitionAssigners: [named(assignor)] }) });
+  const kafka = new Kafka({ clientId, brokers: address.split(','), logLevel: logLevel.NOTHING, retry: { retries: 50, maxRetryTime: 500 } });
+  const consumer = kafka.consumer({ groupId, sessionTimeout: Number(process.env.SESSION_MS || 3000), heartbeatInterval: 300, maxWaitTimeInMs: 200, ...(assignor && { partitionAssigners: [named(assignor)] }) });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     say({ assigned: (payload.memberAssignment[topic] || []).sort() });
   });

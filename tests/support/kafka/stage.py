@@ -152,12 +152,12 @@ class Stage:
         """A member by any process that speaks as kafka_worker.py does."""
         return self._on_stage(Worker(name, command))
 
-    def start_kcat(self, kcat: str) -> Worker:
+    def start_kcat(self, kcat: str, session_ms: int = 3_000) -> Worker:
         settings = {
             "client.id": "kcat",
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": "200",
-            "session.timeout.ms": "3000",
+            "session.timeout.ms": str(session_ms),
             "heartbeat.interval.ms": "300",
             "partition.assignment.strategy": self.assignor,
         }

@@ -11,6 +11,7 @@ quoted by their numbers (F1, S4, A2, T4).
     taking.py       F3, F6, S7: one shard, from being dealt to this node until it serves.
     appends.py      A1 to A4: what is written, batch after batch, one request to a broker at a time.
     shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.
+    topics_seen.py  T1, T4: which topics there are, and when one is gone. `TopicsSeen`; stands by itself.
 
 **Who performs it.** The edge keeps one `Shards` and one membership of the nodes' group (`coordinator.member`'s classic
 machine). Every effect that asks for something has `request`, a number; the event that answers repeats it. An answer

@@ -1,0 +1,164 @@
+"""T1, T4: which topics there are, from what brokers say of them; above all, when one is gone.
+
+Offsets and subscriptions go with a topic, and nothing brings them back. So an answer that is merely shorter than the
+one before takes nothing away: rights may have been, or the broker may be behind. What it leaves out is `unseen`, and
+stays what it was, until two brokers, one a good while after the other, have said of its name *and* its id that they
+know neither. The same name with another id is another topic, at once; an id that went never comes back, whatever a
+broker says that is behind.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+UNKNOWN_NAME, UNKNOWN_ID = 3, 100
+ASK_AGAIN_MS = 5_000
+"""How long to wait for another broker's word, and after one that said nothing useful."""
+
+MOST_REMEMBERED = 8
+"""Ids of a name that went."""
+
+
+class Topic(NamedTuple):
+    """id: 16 bytes, Kafka's. partitions: how many."""
+
+    id: bytes
+    partitions: int
+
+
+class Change(NamedTuple):
+    """What became of topics. gone: with the ids that went. created, grown: as they are now."""
+
+    created: Mapping[str, Topic]
+    grown: Mapping[str, Topic]
+    gone: Mapping[str, bytes]
+
+    def __bool__(self) -> bool:
+        return bool(self.created or self.grown or self.gone)
+
+
+class Question(NamedTuple):
+    """Metadata is to be asked about a topic, by its name and by its id, of another broker than `besides` (-1: any)."""
+
+    name: str
+    id: bytes
+    besides: int
+
+
+@dataclass(slots=True)
+class Unseen:
+    """since_ms: when an answer first left it out. broker: the one that knew neither name nor id, at said_ms."""
+
+    since_ms: int
+    ask_ms: int
+    broker: int = -1
+    said_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Known:
+    topic: Topic
+    unseen: Unseen | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    created: dict[str, Topic] = field(default_factory=dict)
+    grown: dict[str, Topic] = field(default_factory=dict)
+    gone: dict[str, bytes] = field(default_factory=dict)
+
+    def done(self) -> Change:
+        return Change(self.created, self.grown, self.gone)
+
+
+class TopicsSeen:
+    """Moments are ms of the node's clock."""
+
+    def __init__(self, gone_after_ms: int = 60_000) -> None:
+        """gone_after_ms: `engine.kafka.topic.gone.after.ms`."""
+        self._gone_after_ms = gone_after_ms
+        self._topics: dict[str, _Known] = {}
+        self._former: dict[str, list[bytes]] = {}
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """All that are, unseen ones too."""
+        return {name: known.topic for name, known in self._topics.items()}
+
+    def unseen(self, now_ms: int) -> dict[str, int]:
+        """For how long each topic has been left out; for people."""
+        return {
+            name: now_ms - known.unseen.since_ms for name, known in self._topics.items() if known.unseen is not None
+        }
+
+    def heard(self, topics: Mapping[str, Topic], now_ms: int) -> Change:
+        """Metadata of all topics, as one broker told it; those with an error are to be left out."""
+        draft = _Draft()
+        for name, topic in topics.items():
+            self._saw(name, topic, draft)
+        for name, known in self._topics.items():
+            if name not in topics and known.unseen is None:
+                known.unseen = Unseen(now_ms, now_ms)
+        return draft.done()
+
+    def heard_of(self, topics: Mapping[str, Topic]) -> Change:
+        """Metadata of some topics: says nothing of others."""
+        draft = _Draft()
+        for name, topic in topics.items():
+            self._saw(name, topic, draft)
+        return draft.done()
+
+    def _saw(self, name: str, topic: Topic, draft: _Draft) -> None:
+        if topic.id in self._former.get(name, ()):
+            return
+        known = self._topics.get(name)
+        if known is not None and known.topic.id != topic.id:
+            self._goes(name, draft)
+            known = None
+        if known is None:
+            self._topics[name] = _Known(topic)
+            draft.created[name] = topic
+            return
+        known.unseen = None
+        if topic.partitions > known.topic.partitions:
+            known.topic = draft.grown[name] = topic
+
+    def _goes(self, name: str, draft: _Draft) -> None:
+        gone = self._topics.pop(name).topic.id
+        draft.gone[name] = gone
+        self._former[name] = [*self._former.get(name, ())[1 - MOST_REMEMBERED :], gone]
+
+    def questions(self, now_ms: int) -> list[Question]:
+        """What is to be asked now; each is asked again, later, if no answer comes."""
+        found = []
+        for name, known in self._topics.items():
+            if known.unseen is not None and known.unseen.ask_ms <= now_ms:
+                known.unseen.ask_ms = now_ms + ASK_AGAIN_MS
+                found.append(Question(name, known.topic.id, known.unseen.broker))
+        return found
+
+    def answered(self, question: Question, broker: int, name_code: int, id_code: int, now_ms: int) -> Change:
+        """What a broker said of the name, and of the id. Who knows one of them ends the doubt for now: the next whole
+        answer that leaves the topic out begins anew. Another error says nothing."""
+        draft = _Draft()
+        known = self._topics.get(question.name)
+        if known is None or known.unseen is None or known.topic.id != question.id:
+            return draft.done()
+        unseen = known.unseen
+        if 0 in (name_code, id_code):
+            known.unseen = None
+        elif (name_code, id_code) == (UNKNOWN_NAME, UNKNOWN_ID):
+            if unseen.broker == -1:
+                unseen.broker, unseen.said_ms = broker, now_ms
+                unseen.ask_ms = now_ms + self._gone_after_ms
+            elif broker != unseen.broker and now_ms - unseen.said_ms >= self._gone_after_ms:
+                self._goes(question.name, draft)
+        return draft.done()
+
+    def wish(self) -> int | None:
+        """When to ask `questions` again, at the latest."""
+        return min(_moments(self._topics.values()), default=None)
+
+
+def _moments(topics: Iterable[_Known]) -> Iterable[int]:
+    return (known.unseen.ask_ms for known in topics if known.unseen is not None)

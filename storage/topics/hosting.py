@@ -4,6 +4,7 @@ A node on its own calls nothing of this. Which partitions are held is the cluste
 (`Topic.held`), and each start opens them as followers. By the thread that changes topics and appends.
 """
 
+import errno
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ from muster.storage.types import Topic, TopicPartition
 from muster.storage.wording import remedy
 
 logger = logging.getLogger("muster.storage")
+
+PROBE = "room-probe-of-copies"
 
 Failures = dict[TopicPartition, StorageError]
 
@@ -230,6 +233,23 @@ class Hosting(Topics):
             self._adopt([log])
         if failed is not None and log.settings.flush_messages == 1:
             self.truncate(topic, partition, max(failed.durable_offset, log.start_offset))
+
+    def no_room(self, wanted: int) -> str:
+        """Why so many bytes more find no room on the disk; "" while they do, or where that cannot be told. Blocks for
+        about a millisecond."""
+        path = f"{self.data_dir}/{PROBE}"
+        try:
+            file = self._files.open(path, create=True)
+            try:
+                file.write([bytes(wanted)], wanted, 0)
+            finally:
+                file.close()
+                self._files.remove(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                return ""
+            return f"No room where {self.data_dir} lies: {error.strerror}. Free some space: this copy goes on then."
+        return ""
 
     def _opened_anew(self, tp: TopicPartition, failed: Log | None) -> Log:
         facts = self._topics[tp[0]]

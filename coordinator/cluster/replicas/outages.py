@@ -17,10 +17,12 @@ LOOK_AGAIN_MS = 10_000
 @dataclass(slots=True)
 class Outage:
     """kept: how far each half was flushed, where that is known. stays: what its log disagrees about is no matter of the
-    disk; it is over with an unclean election of a later epoch than this one."""
+    disk; it is over with an unclean election of a later epoch than this one. no_room: nothing could be written, so that
+    another copy was to lead."""
 
     kept: Mapping[TopicPartition, int]
     stays: int | None = None
+    no_room: bool = False
     look_ms: int | None = None
 
 
@@ -41,6 +43,7 @@ class Outages:
         known = self._units.get(unit)
         if known is not None:
             outage.kept = {**known.kept, **outage.kept}
+            outage.no_room = outage.no_room or known.no_room
         self._units[unit] = outage
         for half, topic_id in ids.items():
             self.reasons[half] = topic_id, why
@@ -61,6 +64,10 @@ class Outages:
         outage = self._units[unit]
         if outage.stays is not None and unclean_epoch <= outage.stays:
             raise LogBroken(self.reasons[unit][1])
+
+    def wants_room(self, unit: TopicPartition) -> bool:
+        """Whether it is to be asked first if there is room by now."""
+        return self._units[unit].no_room
 
     def must_be_whole(self, unit: TopicPartition, half: TopicPartition, log: ReplicaLog) -> None:
         """Raises LogBroken where the log that was opened lacks what it had."""

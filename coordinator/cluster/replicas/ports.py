@@ -81,5 +81,8 @@ class Logs(Protocol):
         """As `open`, for one that has failed: it is read anew, as at a start. What is not known to be flushed is given
         up. Raises LogBroken while it cannot be used."""
 
+    def no_room(self, wanted: int) -> str:
+        """Why so many bytes more cannot be written where the logs lie; "" while they can, or nobody can tell."""
+
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         """Delete the copy if it is of this topic id."""

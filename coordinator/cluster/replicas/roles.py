@@ -19,6 +19,10 @@ from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Buc
 
 MIN_ISR = "min.insync.replicas"
 
+ROOM_TO_LEAD, ROOM_TO_WRITE = 4 << 10, 1 << 20
+"""Bytes that a disk which was full has to take before its copies are used again. To lead takes little: the epoch is
+written down (L1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
@@ -179,14 +183,16 @@ class Roles:
 
     def unwritable(self, place: TopicPartition, why: str) -> bool:
         """A log led here takes no records, for want of room or by a fault of the disk. Where another copy is
-        in sync that one is to lead it, as if the log was broken, and True is returned; else it is read from here."""
+        in sync that one is to lead it, as if the log was broken, and True is returned; else it is read from here.
+
+        This one is back when there is room, not before: where no disk has any, leaders would go round and round."""
         led = self.led.get(place)
         if led is None or len(led.leader.in_sync.committed) < 2:
             return False
-        self.broke(place, why)
+        self._broke(unit_of(place), why, no_room=True)
         return True
 
-    def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False) -> None:
+    def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False, no_room: bool = False) -> None:
         """A log failed (F9): its unit goes offline here, and the controller is told with the next poll."""
         ids = {half: topic.topic_id for half in halves(unit) if (topic := self._image.topics.get(half.topic))}
         view = self._image.partition(unit)
@@ -194,7 +200,8 @@ class Roles:
         self._stop_leading(unit)
         self._stop_copying(unit)
         if view is not None and not (unit in self._outages and not kept):
-            self._outages.begins(unit, ids, why, Outage(kept, view.unclean_epoch if stays else None))
+            no_room = no_room or bool(self._logs.no_room(ROOM_TO_LEAD))
+            self._outages.begins(unit, ids, why, Outage(kept, view.unclean_epoch if stays else None, no_room))
 
     def _stirred(self, leader: Leader) -> None:
         if leader.over:
@@ -253,6 +260,11 @@ class Roles:
             return topic_id, self._logs.open(half, topic_id)
         view = self._image.partition(unit)
         self._outages.may_open(unit, NO_EPOCH if view is None else view.unclean_epoch)
+        if self._outages.wants_room(unit):
+            # Where nobody leads it may be read from here at least, if it can be led: its epoch has to be written down.
+            wanted = ROOM_TO_LEAD if view is None or view.leader == NOBODY else ROOM_TO_WRITE
+            if why := self._logs.no_room(wanted):
+                raise LogBroken(why)
         log = self._logs.reopen(half, topic_id)
         self._outages.must_be_whole(unit, half, log)
         return topic_id, log

@@ -288,6 +288,10 @@ class StoredLogs:
                 self._broker.reopen(*place)
         return self.open(place, topic_id)
 
+    def no_room(self, wanted: int) -> str:
+        """See `Logs.no_room`."""
+        return self._broker.no_room(wanted)
+
     def give_up(self, place: TopicPartition) -> None:
         """Have no copy of it any more. Raises LogBroken."""
         self._open.pop(place, None)

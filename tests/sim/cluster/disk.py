@@ -109,6 +109,8 @@ class Disk:
     directory: str
     models: dict[TopicPartition, tuple[bytes, LogModel]] = field(default_factory=dict)
     failing: set[TopicPartition] = field(default_factory=set)
+    room: int = 1 << 40
+    """Bytes that it takes yet, for who asks; nothing is refused."""
     cuts: list[tuple[TopicPartition, int, int, int]] = field(default_factory=list)
     deleted: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     logs: dict[TopicPartition, SimLog] = field(default_factory=dict)
@@ -143,6 +145,9 @@ class Disk:
             again = self.open(place, topic_id)
             again.tell_high_watermark(max(again.high_watermark, high_watermark))
         return self.open(place, topic_id)
+
+    def no_room(self, wanted: int) -> str:
+        return "" if wanted <= self.room else "no room"
 
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
         if self.topic_id(place) == topic_id:

@@ -7,6 +7,7 @@ import pytest
 from muster.coordinator.cluster.facts import NOBODY
 from muster.coordinator.cluster.image import PartitionView, TopicView
 from muster.coordinator.cluster.replicas.outages import LOOK_AGAIN_MS
+from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
 from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, Pair, copy_once, node, orders, two
 
 
@@ -125,3 +126,40 @@ def test_a_copy_that_is_assigned_to_others_now_is_nobodys_outage() -> None:
     view = PartitionView(HERE, 2, 2, (HERE,), (), (HERE,))
     follower.hears(TopicView(ID, "orders", {"min.insync.replicas": "1"}, {0: view}))
     assert follower.replicas.offline == {}
+
+
+def test_a_leader_without_room_is_back_when_there_is_some_or_when_nobody_else_leads() -> None:
+    """Where no disk has any, leaders went round and round: one was back as soon as its log could be opened."""
+    leader, _ = two()
+    leader.writes(2)
+    leader.flushes()
+    leader.disk.room = ROOM_TO_LEAD
+    assert leader.replicas.unwritable(PLACE, "ENOSPC")
+    leader.hears(orders(THERE, 2, (THERE,)))
+    looks(leader, (0, LOOK_AGAIN_MS, 2 * LOOK_AGAIN_MS))
+    assert leader.replicas.offline[PLACE][1] == "no room"
+    leader.hears(orders(NOBODY, 3, (THERE,)))
+    looks(leader, (3 * LOOK_AGAIN_MS,))
+    assert leader.replicas.offline == {}, "it may be read from here at least"
+
+    leader.hears(orders(HERE, 4))
+    leader.disk.room = 0
+    assert leader.replicas.unwritable(PLACE, "ENOSPC")
+    leader.hears(orders(NOBODY, 5, (THERE,)))
+    looks(leader, (4 * LOOK_AGAIN_MS, 5 * LOOK_AGAIN_MS))
+    assert list(leader.replicas.offline) == [PLACE], "it could not even write its epoch down"
+    leader.disk.room = ROOM_TO_WRITE
+    looks(leader, (6 * LOOK_AGAIN_MS,))
+    assert leader.replicas.offline == {}
+
+
+def test_one_that_could_not_write_down_what_it_leads_waits_for_room_too() -> None:
+    leader, _ = two()
+    leader.disk.room = 0
+    leader.replicas.broke(PLACE, "the leader epochs could not be written down")
+    for epoch in (2, 3):
+        leader.hears(orders(THERE, epoch, (THERE,)))
+        assert list(leader.replicas.offline) == [PLACE], "an epoch that begins meanwhile is no reason to be back"
+    leader.disk.room = ROOM_TO_WRITE
+    leader.hears(orders(THERE, 4, (THERE,)))
+    assert leader.replicas.offline == {}

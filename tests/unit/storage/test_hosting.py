@@ -10,6 +10,7 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
+from muster.storage.disk.files import File, RealFiles
 from muster.storage.errors import NotLeaderOrFollower, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from muster.storage.logs import replica
 from muster.storage.tools.verify import verify_dir
@@ -573,3 +574,24 @@ def test_what_is_made_again_while_files_are_cleared_away_is_not_cleared_away() -
         disk.make_dir("/data/t-0")
     clearing.join()
     assert disk.is_dir("/data/t-0")
+
+
+def test_whether_there_is_room_is_tried_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Full(RealFiles):
+        code = errno.ENOSPC
+
+        def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+            if path.endswith("room-probe-of-copies"):
+                raise OSError(self.code, os.strerror(self.code))
+            return super().open(path, create=create, writable=writable)
+
+    sound = Broker(tmp_path / "a", LogSettings())
+    before = sorted(os.listdir(tmp_path / "a"))
+    assert sound.no_room(4096) == ""
+    assert sorted(os.listdir(tmp_path / "a")) == before
+    sound.close()
+    full = Broker(tmp_path / "b", LogSettings(), Full())
+    assert "No space left on device" in full.no_room(4096)
+    Full.code = errno.EIO
+    assert full.no_room(4096) == "", "that is not for want of room"
+    full.close()

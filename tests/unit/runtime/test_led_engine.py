@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.events import Loaded, TimerFired
+from muster.coordinator.core.observed.events import GroupObserved
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.led.engine import LedEngine
@@ -270,6 +271,26 @@ def test_g7_after_a_load_the_core_is_told_so_by_the_time_it_is_served() -> None:
     bench.engine.leave(0, "another leads", 1)
     bench.engine.load_shard(0, 77_000)
     assert [type(event) for event in bench.core.seen] == [Loaded]
+
+
+# G10
+
+
+def test_g10_what_is_seen_in_zookeeper_is_for_who_leads_the_shard() -> None:
+    """Each node sees all groups of that era; one of them takes it in, and who leads next is told anew."""
+    bench = LedBench()
+    seen = GroupObserved("g", ())
+    assert bench.engine.submit(1, seen)
+    bench.turn(1)
+    assert bench.core.seen.count(seen) == 0
+    assert bench.engine.submit(0, seen)
+    bench.turn(2)
+    assert bench.core.seen.count(seen) == 1
+    bench.engine.leave(0, "another leads", 3)
+    assert bench.engine.submit(0, seen)
+    bench.turn(4)
+    assert (bench.log.appends, bench.bugs) == (0, [])
+    assert bench.engine.core(1) is None
 
 
 # What fails.

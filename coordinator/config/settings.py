@@ -1,6 +1,6 @@
 """All settings of a node, one class a room, checked together where they depend on each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
@@ -16,6 +16,7 @@ from muster.coordinator.config.kafka import KafkaSettings
 from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.config.nodes.engine import EngineSettings, check_engine
 from muster.coordinator.config.nodes.zookeeper import ZookeeperSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
@@ -58,6 +59,7 @@ class Settings(
     ZookeeperSettings,
     ClusterSettings,
     ObserveSettings,
+    EngineSettings,
     LogSettings,
 ):
     """All settings of one node, checked as a whole. Build it with `load_settings`.
@@ -144,6 +146,15 @@ class Settings(
         return self
 
     @model_validator(mode="after")
+    def has_one_place_for_its_state(self) -> Self:
+        others = {
+            "zookeeper.connect": self.zookeeper_connect,
+            "inter.broker.listeners": self.inter_broker_listeners,
+        }
+        check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
+        return self
+
+    @model_validator(mode="after")
     def stands_open_by_name_only(self) -> Self:
         check_doors(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
         check_authority(
@@ -158,12 +169,28 @@ class Settings(
         return self
 
 
+NOT_TOLD_YET = (EngineSettings,)
+"""Rooms whose settings are taken and checked, for what comes; no list shows them."""
+
+
 def known_settings() -> dict[str, FieldInfo]:
     """Dotted name -> field, room after room; the log's come last. What has its names from others is left out."""
-    rooms = [room for room in Settings.__bases__ if issubclass(room, BaseModel)]
+    return settings_of(room for room in rooms() if room not in NOT_TOLD_YET)
+
+
+def accepted_settings() -> dict[str, FieldInfo]:
+    """The same, with those that no list shows."""
+    return settings_of(rooms())
+
+
+def rooms() -> Iterator[type[BaseModel]]:
+    return (room for room in Settings.__bases__ if issubclass(room, BaseModel))
+
+
+def settings_of(some: Iterable[type[BaseModel]]) -> dict[str, FieldInfo]:
     return {
         field.alias or name: field
-        for room in rooms
+        for room in some
         for name, field in room.model_fields.items()
         if field.alias != LISTENER_NAME.rstrip(".")
     }

@@ -168,8 +168,23 @@ def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
     return seal(stamp, (-1, -1, -1), len(records), body)
 
 
+def encode_written(
+    records: Sequence[KeyAndValue],
+    timestamp_ms: int,
+    *,
+    producer: tuple[int, int, int],
+    codec: str = "none",
+    transactional: bool = False,
+) -> bytes:
+    """The same of a producer: its id, its epoch, and the sequence of the first record."""
+    body = b"".join(framed(records, naturals()))
+    attributes = codec_number(codec) | TRANSACTIONAL_BIT * transactional
+    stamp = (0, -1, attributes, max(len(records) - 1, 0), timestamp_ms, timestamp_ms)
+    return seal(stamp, producer, len(records), compress(codec, body))
+
+
 class TurnBody:
-    """The same made in pieces: a batch of very many records takes its time, and others may have turns in between."""
+    """A turn's made in pieces: a batch of very many records takes its time, and others may have turns in between."""
 
     def __init__(self) -> None:
         self._deltas = naturals()

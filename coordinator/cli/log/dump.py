@@ -1,19 +1,41 @@
 """`muster log dump`: one line per batch, with the verdict on its checksum."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import key_values
 
 
 @click.command()
 @click.option("--records", is_flag=True, help="Also the records of each batch.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
-def dump(records: bool, as_json: bool, files: tuple[str, ...]) -> int:
+@click.option("--engine", metavar="URL", hidden=True, help="Instead of files, of the Kafka that keeps groups.")
+@click.option("--shard", type=click.IntRange(min=0), hidden=True, help="Which part of its state topic.")
+@click.option("--config", "file", type=click.Path(path_type=Path), hidden=True, help="How that Kafka is reached.")
+@click.option("--set", "overrides", multiple=True, callback=key_values, hidden=True, help="The same, by a setting.")
+@click.argument("files", nargs=-1, metavar="FILE...")
+def dump(
+    records: bool,
+    as_json: bool,
+    engine: str | None,
+    shard: int | None,
+    file: Path | None,
+    overrides: dict[str, str],
+    files: tuple[str, ...],
+) -> int:
     """Print the batches of log files as they lie on disk. Exit code 1 when any is damaged."""
+    if engine is not None:
+        if shard is None or files:
+            raise click.UsageError("--engine wants --shard, and no files")
+        return dump_shard({**overrides, "engine": engine}, file, shard, records=records, as_json=as_json)
+    if shard is not None or file is not None or overrides:
+        raise click.UsageError("--shard, --config and --set are for --engine")
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'.")
     from muster.storage.tools.dump import dump_file, is_damaged
 
     worst = Exit.OK
@@ -29,10 +51,32 @@ def dump(records: bool, as_json: bool, files: tuple[str, ...]) -> int:
     return worst
 
 
+def dump_shard(given: dict[str, str], file: Path | None, shard: int, *, records: bool, as_json: bool) -> int:
+    """A shard of the state topic, with owners, voids and markers."""
+    import asyncio
+
+    from muster.coordinator.cli.settings import loaded
+    from muster.coordinator.engine.configured import reach_of
+    from muster.coordinator.engine.dumping import dump
+    from muster.coordinator.engine.upstream.errors import UpstreamError
+
+    settings = loaded(file, given)
+
+    def tell(row: dict[str, Any]) -> None:
+        click.echo(json.dumps(row, ensure_ascii=False) if as_json else in_words(row))
+
+    try:
+        asyncio.run(dump(reach_of(settings), settings.state_topic, shard, tell, records=records))
+    except UpstreamError as error:
+        raise CommandError(str(error), code=Exit.FAILURE) from error
+    return Exit.OK
+
+
 def in_words(row: dict[str, Any]) -> str:
     """The row as `key: value` pairs on one line, its records below."""
-    head = " ".join(f"{key}: {value}" for key, value in row.items() if key != "records")
-    lines = [head, *(f"| {describe(record)}" for record in row.get("records") or ())]
+    head = " ".join(f"{key}: {value}" for key, value in row.items() if not isinstance(value, list))
+    below = next((value for value in row.values() if isinstance(value, list)), ())
+    lines = [head, *(f"| {describe(record)}" for record in below)]
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """Asks the upstream: any broker, the leader of a partition, the coordinator of a transaction or of a group."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream.errors import (
@@ -12,11 +12,14 @@ from muster.coordinator.engine.upstream.errors import (
     UpstreamError,
     named,
 )
+from muster.coordinator.engine.upstream.line import Line
 from muster.coordinator.engine.upstream.lines import ASK, Lines
 from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.speaking import lacking
 from muster.coordinator.engine.upstream.view import NOBODY, View, learned
 from muster.coordinator.kafka.codec.codec import struct
+
+Found = TypeVar("Found")
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -79,18 +82,23 @@ class Upstream:
 
     async def lacks(self) -> list[str]:
         """What a broker does not offer of what the engine needs, such as `Metadata 10`."""
-        await self._refresh(())
-        return lacking((await self.lines.to(next(iter(self._addresses())))).versions)
+
+        async def look(line: Line) -> list[str]:
+            return lacking(line.versions)
+
+        return await self._by_any(look)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     async def any(self, api: str, request: object) -> Any:
         """Ask whoever can be reached. Raises UpstreamError when nobody can."""
+        return await self._by_any(lambda line: line.ask(api, request, self.reach.answer_s))
+
+    async def _by_any(self, work: Callable[[Line], Awaitable[Found]]) -> Found:
         why: UpstreamError | None = None
         for address in self._addresses():
             try:
-                line = await self.lines.to(address)
-                return await line.ask(api, request, self.reach.answer_s)
+                return await work(await self.lines.to(address))
             except Unreached as error:
                 why = error
         servers = ", ".join(named(each) for each in self.reach.servers)

@@ -1,0 +1,219 @@
+"""What keeps a node's state: the log in its own directory, or somebody's Kafka.
+
+No node is started with `engine` set to a Kafka yet: these settings are read and checked, and not told of.
+"""
+
+from collections.abc import Collection
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+
+from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.values import DAY_MS, MAX_INT
+from muster.storage.wording import as_text
+
+BUNDLED: Final = "bundled"
+SCHEME: Final = "kafka://"
+ENGINE_PREFIX: Final = "engine.kafka."
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+LONGEST_NAME: Final = 200
+"""Of the names that are made of the cluster's; a topic's may have 249 letters."""
+MAX_SHORT: Final = 2**15 - 1
+
+
+def parse_engine(text: str) -> tuple[Address, ...]:
+    """The brokers that `kafka://HOST:PORT,HOST:PORT` names; none for `bundled`. Raises ValueError.
+
+    >>> parse_engine("kafka://b1:9092,b2:9092")[1], parse_engine("bundled")
+    (Address(host='b2', port=9092), ())
+    """
+    if text == BUNDLED:
+        return ()
+    if not text.startswith(SCHEME):
+        raise ValueError(f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT")
+    return tuple(parse_address(each.strip()) for each in text.removeprefix(SCHEME).split(","))
+
+
+class EngineSettings(BaseModel):
+    engine: str = Field(
+        default=BUNDLED,
+        alias="engine",
+        description="What keeps the node's state: the log in its own directory, or a Kafka cluster.",
+        json_schema_extra={"allowed": f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT"},
+    )
+    engine_kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT",
+        alias="engine.kafka.security.protocol",
+        description="What is spoken to the brokers.",
+    )
+    engine_kafka_sasl_mechanism: str = Field(
+        default="",
+        alias="engine.kafka.sasl.mechanism",
+        description="How this node shows them who it is, where the protocol begins with SASL.",
+        json_schema_extra={"allowed": f"one of {', '.join(MECHANISMS)}, or nothing"},
+    )
+    engine_kafka_sasl_username: str = Field(
+        default="",
+        alias="engine.kafka.sasl.username",
+        description="By this name, unless by a token.",
+        json_schema_extra={"allowed": "a name, or nothing"},
+    )
+    engine_kafka_sasl_password: SecretStr = Field(
+        default=SecretStr(""),
+        alias="engine.kafka.sasl.password",
+        description="Its password.",
+    )
+    engine_kafka_sasl_oauthbearer_token_file: str = Field(
+        default="",
+        alias="engine.kafka.sasl.oauthbearer.token.file",
+        description="The file with the token for OAUTHBEARER, read anew for each connection.",
+        json_schema_extra={"allowed": "a file, or nothing"},
+    )
+    engine_kafka_ssl_truststore_location: str = Field(
+        default="",
+        alias="engine.kafka.ssl.truststore.location",
+        description="The authorities whose certificates brokers may show; nothing: those of the system.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    engine_kafka_ssl_keystore_location: str = Field(
+        default="",
+        alias="engine.kafka.ssl.keystore.location",
+        description="The certificate and key that this node shows them.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    engine_kafka_ssl_key_password: SecretStr = Field(
+        default=SecretStr(""),
+        alias="engine.kafka.ssl.key.password",
+        description="What that key is encrypted with, if it is.",
+    )
+    engine_kafka_cluster: str = Field(
+        default="muster",
+        alias="engine.kafka.cluster",
+        pattern=r"^[A-Za-z0-9._-]+$",
+        max_length=LONGEST_NAME,
+        description="Names what Muster has in that Kafka: the nodes' group, the state topic, transactional ids.",
+        json_schema_extra={"allowed": f"up to {LONGEST_NAME} letters, digits, dots, dashes and underscores"},
+    )
+    engine_kafka_state_topic: str = Field(
+        default="",
+        alias="engine.kafka.state.topic",
+        max_length=249,
+        description="The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
+        json_schema_extra={"allowed": "a topic, or nothing"},
+    )
+    engine_kafka_state_replication_factor: int = Field(
+        default=3,
+        alias="engine.kafka.state.replication.factor",
+        ge=1,
+        le=MAX_SHORT,
+        description="How many copies that topic has when it is made.",
+    )
+    engine_kafka_node_id_base: int = Field(
+        default=1_000_000,
+        alias="engine.kafka.node.id.base",
+        ge=1,
+        le=MAX_INT,
+        description="Kafka clients know a Muster node by this and its node.id; above all ids of brokers.",
+    )
+    engine_kafka_session_timeout_ms: int = Field(
+        default=10_000,
+        alias="engine.kafka.session.timeout.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="After so long without a word from a node its shards are dealt to others.",
+    )
+    engine_kafka_delivery_timeout_ms: int = Field(
+        default=30_000,
+        alias="engine.kafka.delivery.timeout.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="How long it is tried to write what a shard decided before the shard is taken anew.",
+    )
+    engine_kafka_max_unacked_bytes_per_shard: int = Field(
+        default=8 << 20,
+        alias="engine.kafka.max.unacked.bytes.per.shard",
+        ge=1 << 10,
+        le=1 << 30,
+        description="With so much not acknowledged yet a shard takes no further requests for now.",
+    )
+    engine_kafka_owner_refresh_ms: int = Field(
+        default=21_600_000,
+        alias="engine.kafka.owner.refresh.ms",
+        ge=1_000,
+        le=7 * DAY_MS,
+        description="How often a shard writes something, be there nothing, so that brokers do not forget its producer.",
+    )
+
+    @property
+    def upstream(self) -> tuple[Address, ...]:
+        """Where to begin; nobody on the bundled engine."""
+        return parse_engine(self.engine)
+
+    @property
+    def state_topic(self) -> str:
+        return self.engine_kafka_state_topic or f"{self.engine_kafka_cluster}.state"
+
+    @field_validator("engine")
+    @classmethod
+    def is_an_engine(cls, value: str) -> str:
+        parse_engine(value)
+        return value
+
+    @field_validator("engine_kafka_sasl_mechanism")
+    @classmethod
+    def is_a_mechanism(cls, value: str) -> str:
+        if value and value not in MECHANISMS:
+            raise ValueError(f"one of {', '.join(MECHANISMS)}, or nothing")
+        return value
+
+    @model_validator(mode="after")
+    def is_of_a_kafka(self) -> Self:
+        """What is set for a Kafka wants one."""
+        if self.upstream:
+            return self
+        for name, field in EngineSettings.model_fields.items():
+            if name != "engine" and getattr(self, name) != field.default:
+                told = "set" if field.annotation is SecretStr else as_text(getattr(self, name))
+                raise ValueError(
+                    f"{field.alias} is {told}, but engine is {BUNDLED}: there is no Kafka to use it for; set engine "
+                    f"to {SCHEME}HOST:PORT, or leave {field.alias} out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def shows_who_it_is(self) -> Self:
+        protocol, mechanism = self.engine_kafka_security_protocol, self.engine_kafka_sasl_mechanism
+        if protocol.startswith("SASL") != bool(mechanism):
+            raise ValueError(
+                f"engine.kafka.security.protocol is {protocol}, but engine.kafka.sasl.mechanism is "
+                f"{mechanism or 'empty'}; set both, or neither"
+            )
+        if mechanism == "OAUTHBEARER" and not self.engine_kafka_sasl_oauthbearer_token_file:
+            raise ValueError(
+                "engine.kafka.sasl.mechanism is OAUTHBEARER, but engine.kafka.sasl.oauthbearer.token.file is empty; "
+                "name the file with the token"
+            )
+        if mechanism not in ("", "OAUTHBEARER") and not self.engine_kafka_sasl_username:
+            raise ValueError(
+                f"engine.kafka.sasl.mechanism is {mechanism}, but engine.kafka.sasl.username is empty; set it, and "
+                "engine.kafka.sasl.password"
+            )
+        return self
+
+
+def check_engine(engine: EngineSettings, *, given: Collection[str], log_dirs: object, others: dict[str, str]) -> None:
+    """What has no place beside a Kafka (1.1). given: names of fields that were set. others: settings that want a node
+    to keep its own state, by name. Raises ValueError, which names both."""
+    if not engine.upstream:
+        return
+    if "data_dir" in given:
+        raise ValueError(
+            f"log.dirs is {log_dirs}, but engine is {engine.engine}: such a node has no data directory; leave log.dirs "
+            "(--data) out"
+        )
+    for name, value in others.items():
+        if value:
+            raise ValueError(
+                f"{name} is {value}, but engine is {engine.engine}: its nodes find each other in that Kafka; leave "
+                f"{name} out"
+            )

@@ -1,0 +1,56 @@
+"""A node's settings in the words of this room."""
+
+from muster.coordinator.config import Settings
+from muster.coordinator.engine.starting import Wanted
+from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
+from muster.coordinator.ownership import ground
+from muster.coordinator.ownership.appends import Limits
+
+
+def reach_of(settings: Settings) -> Reach:
+    """How the upstream is reached. Files are read when a connection is made."""
+    protocol, mechanism = settings.engine_kafka_security_protocol, settings.engine_kafka_sasl_mechanism
+    login = Login(
+        mechanism,
+        settings.engine_kafka_sasl_username,
+        settings.engine_kafka_sasl_password.get_secret_value(),
+        settings.engine_kafka_sasl_oauthbearer_token_file,
+    )
+    certificates = Certificates(
+        settings.engine_kafka_ssl_truststore_location,
+        settings.engine_kafka_ssl_keystore_location,
+        settings.engine_kafka_ssl_key_password.get_secret_value(),
+    )
+    return Reach(
+        settings.upstream,
+        login if mechanism else None,
+        certificates if protocol.endswith("SSL") else None,
+        client_id=f"{settings.engine_kafka_cluster}-{settings.node_id}",
+    )
+
+
+def wanted_of(settings: Settings) -> Wanted:
+    return Wanted(
+        settings.state_topic,
+        settings.offsets_topic_num_partitions,
+        settings.engine_kafka_state_replication_factor,
+        settings.engine_kafka_node_id_base,
+    )
+
+
+def rules_of(settings: Settings, instance: str, batch_bytes: int, wall_ms: int) -> ground.Settings:
+    """What the rules of ownership go by. instance: of this process. batch_bytes: what `usable` found. wall_ms: what the
+    wall's clock shows at moment 0 of the node's."""
+    limits = Limits(
+        batch_bytes=batch_bytes,
+        unacked_bytes=settings.engine_kafka_max_unacked_bytes_per_shard,
+        delivery_timeout_ms=settings.engine_kafka_delivery_timeout_ms,
+    )
+    return ground.Settings(
+        settings.node_id,
+        instance,
+        session_timeout_ms=settings.engine_kafka_session_timeout_ms,
+        owner_refresh_ms=settings.engine_kafka_owner_refresh_ms,
+        wall_ms=wall_ms,
+        limits=limits,
+    )

@@ -1,0 +1,352 @@
+"""Performs `coordinator.ownership`: what it wants asked is asked of the upstream, what it allows the engine may do.
+
+All in the thread of the loop. The engine calls this (it is its `Authority`) in the middle of its turns; whatever calls
+the engine back waits for the loop's next round.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final
+
+from muster.coordinator.engine.reading import seen
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.upstream import producers, records
+from muster.coordinator.engine.upstream.errors import FENCED, UpstreamError
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.engine.writing import size_of, wire_of
+from muster.coordinator.ownership import effects as ef
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.facts import Acked, Producer
+from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import BatchView
+
+LARGE_BYTES: Final = 256 << 10
+"""From so much on, batches are decoded in a thread."""
+
+LATE_S: Final = 0.1
+"""How often it is looked who has waited too long for an answer (A3)."""
+
+
+class Owning:
+    """`start` once the engine is there; `on_status` is the engine's `on_status`."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        log: StateLog,
+        topic: str,
+        cluster: str,
+        settings: Settings,
+        *,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        on_served: Callable[[ef.Report, int], None] = lambda report, shard: None,
+        on_fenced: Callable[[int], None] = lambda shard: None,
+        on_lost: Callable[[int, str], None] = lambda shard, why: None,
+        on_stop: Callable[[str], None] = lambda sentence: None,
+        on_bug: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """now_ms: the engine's clock, which never goes back; wall_ms: what records are stamped with. on_served hears of
+        each shard that is served and how it was taken, on_fenced of one that somebody else writes, on_lost of one that
+        is served no more, on_stop why the process must end, on_bug of a mistake of the program."""
+        self._upstream = upstream
+        self._log = log
+        self._topic = topic
+        self._cluster = cluster
+        self._shards = Shards(settings)
+        self.now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._on_served = on_served
+        self._on_fenced = on_fenced
+        self._on_lost = on_lost
+        self._on_stop = on_stop
+        self._on_bug = on_bug
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._later: deque[Callable[[], None]] = deque()
+        self._pass: asyncio.Handle | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._finishing: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
+        self._acked: dict[int, int] = {}
+        self._behind: dict[int, int] = {}
+        self._engine: LedEngine
+        self._wake: Callable[[], None]
+
+    def start(self, engine: LedEngine, wake: Callable[[], None]) -> None:
+        """wake: has the engine's driver take a turn, load, and tell what may be told, in the loop's next round."""
+        self._engine, self._wake = engine, wake
+        self._begin(self._look_on())
+
+    async def stop(self) -> None:
+        """Nothing more is asked or told. What is under way may come to be."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._pass is not None:
+            self._pass.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- what the engine asks: see `Authority` --------------------------------------------------------------------
+
+    def may_answer(self, shard: int) -> bool:
+        return self._shards.may_answer(shard, self.now_ms())
+
+    def may_fire(self, shard: int) -> bool:
+        return self._shards.may_answer(shard, self.now_ms())
+
+    def wrote(self, shard: int, position: int) -> None:
+        """The engine's append has this number; what it numbers without one (a replay) rests on those before."""
+        turn = self._log.turn(shard)
+        if turn:
+            self._sent[shard] = position
+            self.step(ev.Append(shard, turn, sum(map(size_of, turn)), position))
+        elif self._acked.get(shard, 0) < self._sent.get(shard, 0):
+            self._behind[shard] = position
+        else:
+            self._soon(lambda: self._committed(shard, position))
+
+    def flushed(self, shards: Collection[int]) -> None:
+        """Says nothing: Kafka does (A5)."""
+
+    def broke(self, shard: int, why: str) -> None:
+        """No flush breaks."""
+
+    def leads(self, shard: int) -> bool:
+        return shard in self._shards.stages()
+
+    def on_status(self, shard: int, status: ShardStatus, why: str) -> None:
+        """The engine tells of a shard, in the middle of something. Once it is loaded, what it writes is taken."""
+        request = self._finishing.pop(shard, None) if status in (ShardStatus.ACTIVE, ShardStatus.FAILED) else None
+        if status is ShardStatus.ACTIVE and request is not None:
+            self._log.let_go(shard)
+            self.step(ev.Applied(shard, request))
+        elif status is ShardStatus.FAILED:
+            self._soon(lambda: self._fell(shard, request, why))
+
+    # -- what others ask --------------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> Shards:
+        """For questions only."""
+        return self._shards
+
+    def step(self, event: ev.Event) -> None:
+        """Something has happened: see `ownership.events`."""
+        for effect in self._shards.step(event, self.now_ms()):
+            PERFORMED[type(effect)](self, effect)
+
+    # -- what is to be done: asking the upstream ----------------------------------------------------------------------
+
+    def _init(self, effect: ef.InitProducer) -> None:
+        async def ask() -> None:
+            given = await producers.init_producer(self._upstream, f"{self._cluster}.shard-{effect.shard}")
+            producer = Producer(given.producer_id, given.epoch)
+            self.step(ev.ProducerGiven(effect.shard, effect.request, given.code, producer))
+
+        self._ask(effect.shard, effect.request, ask())
+
+    def _ask_end(self, effect: ef.AskEnd) -> None:
+        place = (self._topic, effect.shard)
+
+        async def ask() -> None:
+            leader = await self._leader(effect.shard)
+            told = (await records.ends(self._upstream, leader, [place])).get(place, records.Written(7))
+            await self._told(told.code)
+            self.step(ev.EndTold(effect.shard, effect.request, told.code, told.offset))
+
+        self._ask(effect.shard, effect.request, ask())
+
+    def _fetch(self, effect: ef.Fetch) -> None:
+        place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
+
+        async def ask() -> None:
+            leader = await self._leader(shard)
+            told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
+            if told is None:
+                self.step(ev.Failed(shard, request, "the answer leaves it out"))
+                return
+            await self._told(told.code)
+            batches = await decoded(told.batches)
+            after = told.batches[-1].next_offset if told.batches else effect.offset
+            self.step(ev.Fetched(shard, request, told.code, batches, after, told.start_offset))
+
+        self._ask(shard, request, ask())
+
+    def _produce(self, effect: ef.Produce) -> None:
+        async def ask() -> None:
+            stamp = self._wall_ms()
+            sent = {(self._topic, batch.shard): wire_of(batch, stamp) for batch in effect.batches}
+            try:
+                told = await records.produce(self._upstream, effect.broker, sent, effect.timeout_ms)
+            except UpstreamError as error:
+                self.step(ev.ProduceLost(effect.broker, effect.request, str(error)))
+                return
+            results = {shard: Acked(each.code, each.offset) for (_, shard), each in told.items()}
+            self.step(ev.Produced(effect.broker, effect.request, results))
+            for shard, result in results.items():
+                if result.code in FENCED:
+                    self._on_fenced(shard)
+
+        self._begin(ask())
+
+    def _ask_leaders(self, effect: ef.AskLeaders) -> None:
+        async def ask() -> None:
+            try:
+                view = await self._upstream.refresh([self._topic])
+            except UpstreamError:
+                self.step(ev.Leaders(effect.request, {}))
+                return
+            topic = view.topics.get(self._topic)
+            parts = () if topic is None else topic.parts
+            self.step(ev.Leaders(effect.request, {shard: view.leader(self._topic, shard) for shard in parts}))
+
+        self._begin(ask())
+
+    async def _leader(self, shard: int) -> int:
+        """Whoever leads the shard's partition, asked for if nobody is known to. Raises UpstreamError."""
+        try:
+            return self._upstream.leader(self._topic, shard)
+        except UpstreamError:
+            await self._upstream.refresh([self._topic])
+            return self._upstream.leader(self._topic, shard)
+
+    async def _told(self, code: int) -> None:
+        """A leader that says no may not lead any more: who does is learned before it is asked again."""
+        if code:
+            await self._upstream.refresh([self._topic])
+
+    def _ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
+        async def asked() -> None:
+            try:
+                await asking
+            except (UpstreamError, StorageError) as error:
+                self.step(ev.Failed(shard, request, str(error)))
+
+        self._begin(asked())
+
+    # -- what is to be done: in the engine ----------------------------------------------------------------------------
+
+    def _apply(self, effect: ef.Apply) -> None:
+        if effect.first:
+            self._log.begin(effect.shard)
+        self._log.hold(effect.shard, effect.records)
+
+    def _finish(self, effect: ef.Finish) -> None:
+        shard = effect.shard
+        self._finishing[shard] = effect.request
+        self._sent.pop(shard, None)
+        self._acked.pop(shard, None)
+        self._log.ready(shard)
+
+        def load() -> None:
+            if self._finishing.get(shard) == effect.request:
+                self._engine.load_shard(shard, self.now_ms())
+
+        self._soon(load)
+
+    def _serve(self, effect: ef.Serve) -> None:
+        def serve() -> None:
+            self._engine.opened(effect.shard, self.now_ms())
+            self._on_served(effect.report, effect.shard)
+
+        self._soon(serve)
+
+    def _unload(self, effect: ef.Unload) -> None:
+        self._finishing.pop(effect.shard, None)
+        self._log.let_go(effect.shard)
+
+        def unload() -> None:
+            self._engine.leave(effect.shard, effect.why, self.now_ms())
+            self._on_lost(effect.shard, effect.why)
+
+        self._soon(unload)
+
+    def _released(self, effect: ef.Released) -> None:
+        shard = effect.shard
+        self._acked[shard] = position = effect.position
+        if position >= self._sent.get(shard, 0):
+            position = max(position, self._behind.pop(shard, 0))
+        self._soon(lambda: self._committed(shard, position))
+
+    def _committed(self, shard: int, position: int) -> None:
+        if self._engine.status(shard) is not ShardStatus.UNLOADED:
+            self._engine.committed(shard, position, self.now_ms())
+
+    def _fell(self, shard: int, request: int | None, why: str) -> None:
+        """The engine dropped it: it is taken anew, from its first step on. What it had appended may be in the log."""
+        if self._engine.status(shard) is not ShardStatus.FAILED:
+            return
+        self._engine.leave(shard, why, self.now_ms())
+        if request is not None:
+            self.step(ev.Failed(shard, request, why))
+            return
+        deal = self._shards.deal
+        mine = frozenset(self._shards.stages())
+        self.step(ev.Share(mine - {shard}, deal))
+        self.step(ev.Share(mine, deal))
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def _wake_at(self, effect: ef.WakeAt) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        in_s = max(effect.at_ms - self.now_ms(), 0) / 1000
+        self._alarm = asyncio.get_running_loop().call_later(in_s, self.step, ev.Tick())
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LATE_S)
+            if self._engine.late(self.now_ms()):
+                self._wake()
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        self._later.append(work)
+        if self._pass is None:
+            self._pass = asyncio.get_running_loop().call_soon(self._do_later)
+
+    def _do_later(self) -> None:
+        self._pass = None
+        work, self._later = self._later, deque()
+        for each in work:
+            each()
+        self._wake()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
+
+
+async def decoded(batches: "list[BatchView] | Any") -> list[Any]:
+    if sum(batch.size for batch in batches) > LARGE_BYTES:
+        return await asyncio.to_thread(lambda: list(seen(batches)))
+    return list(seen(batches))
+
+
+PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
+    ef.InitProducer: Owning._init,
+    ef.AskEnd: Owning._ask_end,
+    ef.Fetch: Owning._fetch,
+    ef.Apply: Owning._apply,
+    ef.Finish: Owning._finish,
+    ef.Serve: Owning._serve,
+    ef.Refuse: lambda owning, effect: None,  # a shard that moves; all of them are one node's for now
+    ef.Unload: Owning._unload,
+    ef.Released: Owning._released,
+    ef.LetGo: lambda owning, effect: None,
+    ef.Produce: Owning._produce,
+    ef.AskLeaders: Owning._ask_leaders,
+    ef.Stop: lambda owning, effect: owning._on_stop(effect.sentence),
+    ef.WakeAt: Owning._wake_at,
+}

@@ -1,0 +1,57 @@
+"""What is written into the state topic: a shard's batches as bytes, and what no batch has room for (S1, S3)."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from muster.coordinator.ownership.facts import Batch
+from muster.coordinator.runtime.ports import Entry, LogFailed
+from muster.storage.records.batch import encode_written
+
+RECORD_BYTES: Final = 32
+"""What a record takes in a batch beside its key and its value, at most."""
+
+COMPRESSED_FROM: Final = 1 << 10
+CODEC: Final = "zstd"
+LEFT_OUT: Final = frozenset({"snapshot", "plan"})
+"""Of a ledger entry that is too large: the most of it, and what can be done without."""
+
+
+def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
+    """The batch's bytes: made once, for the same must be sent again (A2)."""
+    if batch.wire is None:
+        codec = CODEC if batch.size >= COMPRESSED_FROM else "none"
+        batch.wire = encode_written(
+            batch.records, timestamp_ms, producer=(*batch.producer, batch.sequence), codec=codec
+        )
+    return batch.wire
+
+
+def size_of(entry: Entry) -> int:
+    return len(entry[0]) + len(entry[1] or b"")
+
+
+def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> list[Entry]:
+    """What one turn writes, the ledger's records first and the group's last (S1).
+
+    An entry of the ledger that alone is too large is cut short. Raises LogFailed for a group's record that is: nothing
+    of the turn is kept then.
+    """
+    for entry in groups:
+        if size_of(entry) + RECORD_BYTES > most:
+            raise LogFailed(
+                f"a record of a group of shard {shard} takes {size_of(entry)} bytes, and the state topic has room for "
+                f"{most - RECORD_BYTES} in one; raise max.message.bytes of that topic, or keep groups smaller"
+            )
+    return [*(each if size_of(each) + RECORD_BYTES <= most else cut(each, most) for each in ledger), *groups]
+
+
+def cut(entry: Entry, most: int) -> Entry:
+    """A ledger's entry without snapshot and plan; one that cannot be cut so far is left out as a whole."""
+    key, value, _ = entry
+    told = json.loads(value or b"{}")
+    body = told.get("entry")
+    if isinstance(body, dict):
+        told["entry"] = {name: each for name, each in body.items() if name not in LEFT_OUT}
+    short = json.dumps(told | {"cut": True}, separators=(",", ":")).encode()
+    return key, short if len(key) + len(short) + RECORD_BYTES <= most else None, -1

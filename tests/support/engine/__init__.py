@@ -1,0 +1,1 @@
+"""Groups whose state is in somebody's Kafka, for tests."""

@@ -1,0 +1,96 @@
+"""Settings of an engine over Kafka: what holds, what is refused in which words, and that no node starts with it."""
+
+import pytest
+from click.testing import CliRunner
+
+from muster.coordinator.cli.serve import serve
+from muster.coordinator.config import Address, Settings, SettingsError, known_settings, load_settings
+from muster.coordinator.config.nodes.engine import EngineSettings
+from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
+
+OVER = {"engine": "kafka://b1:9092, b2:9093"}
+SASL = {
+    "engine.kafka.security.protocol": "SASL_SSL",
+    "engine.kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "engine.kafka.sasl.username": "muster",
+    "engine.kafka.sasl.password": "correct-horse",
+}
+
+
+def complaint(given: dict[str, str]) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(None, given)
+    assert "correct-horse" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_node_keeps_its_own_state_unless_it_is_told_otherwise() -> None:
+    assert (Settings().engine, Settings().upstream) == ("bundled", ())
+
+
+def test_the_settings_in_the_words_of_the_engine() -> None:
+    settings = load_settings(None, OVER | SASL | {"engine.kafka.cluster": "blue", "node.id": "3"})
+    reach = reach_of(settings)
+    assert reach.servers == (Address("b1", 9092), Address("b2", 9093))
+    assert reach.login is not None
+    assert (reach.login.mechanism, reach.login.password, reach.client_id) == (
+        "SCRAM-SHA-512",
+        "correct-horse",
+        "blue-3",
+    )
+    assert reach.certificates is not None
+    assert wanted_of(settings) == ("blue.state", 50, 3, 1_000_000)
+    rules = rules_of(settings, "i", 7_000_000, 0)
+    assert (rules.node, rules.session_timeout_ms, rules.limits.batch_bytes) == (3, 10_000, 7_000_000)
+    plain = reach_of(load_settings(None, OVER))
+    assert (plain.login, plain.certificates) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"engine": "kafka:b1"}, "engine is 'kafka:b1', expected bundled, or kafka://HOST:PORT,HOST:PORT"),
+        ({"engine": "kafka://b1"}, "engine is 'kafka://b1', expected bundled, or kafka://HOST:PORT"),
+        (
+            OVER | {"log.dirs": "/d"},
+            "--set: log.dirs is /d, but engine is kafka://b1:9092, b2:9093: such a node has no",
+        ),
+        (OVER | {"zookeeper.connect": "zk"}, "--set: zookeeper.connect is zk, but engine is kafka://b1:9092"),
+        (
+            OVER | {"zookeeper.connect": "zk", "inter.broker.listeners": "127.0.0.1:1"},
+            "is zk, but engine is kafka://b1:9092, b2:9093: its nodes find each other in that Kafka; leave",
+        ),
+        (
+            {"engine.kafka.cluster": "blue"},
+            "--set: engine.kafka.cluster is blue, but engine is bundled: there is no Kafka",
+        ),
+        ({"engine.kafka.sasl.password": "correct-horse"}, "engine.kafka.sasl.password is set, but engine is bundled"),
+        (OVER | {"engine.kafka.sasl.mechanism": "GSSAPI"}, "expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            OVER | {"engine.kafka.sasl.mechanism": "PLAIN"},
+            "engine.kafka.security.protocol is PLAINTEXT, but engine.kafka.sasl.mechanism is PLAIN; set both",
+        ),
+        (
+            OVER | SASL | {"engine.kafka.sasl.username": ""},
+            "engine.kafka.sasl.mechanism is SCRAM-SHA-512, but engine.kafka.sasl.username is empty",
+        ),
+        (
+            OVER | SASL | {"engine.kafka.sasl.mechanism": "OAUTHBEARER"},
+            "is OAUTHBEARER, but engine.kafka.sasl.oauthbearer.token.file is empty",
+        ),
+        (OVER | {"engine.kafka.cluster": "a b"}, "expected up to 200 letters, digits"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_both_names(given: dict[str, str], sentence: str) -> None:
+    assert sentence in complaint(given)
+
+
+def test_no_list_shows_what_no_node_has_yet() -> None:
+    assert not {field.alias for field in EngineSettings.model_fields.values()} & known_settings().keys()
+
+
+def test_no_node_is_started_with_it_yet() -> None:
+    ran = CliRunner().invoke(serve, ["--engine", "kafka://b1:9092"])
+    assert "engine is kafka://b1:9092: a Kafka as engine is not joined into a node yet; leave engine out" in str(
+        ran.exception
+    )

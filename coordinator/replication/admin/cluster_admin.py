@@ -96,7 +96,7 @@ class ClusterAdmin:
                 good[unit] = reassignments.wanted(view, target)
 
         def came(unit: TopicPartition) -> ErrorCode | None:
-            return reassignments.came(self._image.partition(unit), good[unit])
+            return reassignments.came(self._image, self._image.partition(unit), good[unit])
 
         bodies = (
             layout.reassignment_json({unit: None if (wish := good[unit]).cancels else wish.replicas for unit in some})

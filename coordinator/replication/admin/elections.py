@@ -39,8 +39,11 @@ def came(image: Image, unit: TopicPartition, drained: Collection[int], *, unclea
     view = image.partition(unit)
     if view is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if unclean and view.leader != NOBODY:
+        return ErrorCode.NONE
     if unclean:
-        return ErrorCode.NONE if view.leader != NOBODY else None
+        live = {node.id for node in image.live()}
+        return None if live.intersection(view.replicas) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if view.leader == view.replicas[0]:
         return ErrorCode.NONE
     return None if may_lead(image, view, view.replicas[0], drained) else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -44,7 +44,7 @@ def refused(image: Image, view: PartitionView | None, target: tuple[int, ...] | 
     return None
 
 
-def came(view: PartitionView | None, wish: Wanted) -> ErrorCode | None:
+def came(image: Image, view: PartitionView | None, wish: Wanted) -> ErrorCode | None:
     """What has come of it: it is done when it is written who comes and goes. None as long as it is not.
 
     One that was over before it could be cancelled hears so; nothing goes back.
@@ -55,5 +55,7 @@ def came(view: PartitionView | None, wish: Wanted) -> ErrorCode | None:
         wish.cancels and view.adding
     ):
         return ErrorCode.NONE
-    over = wish.cancels and not view.adding and not view.removing
-    return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS if over else None
+    if wish.cancels:
+        return None if view.adding or view.removing else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    # One of them may have gone since it was asked for: the controller refuses it then.
+    return refused(image, view, wish.replicas)

@@ -8,6 +8,7 @@ from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import Image
 from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin.wording import why_not_elected, why_not_reassigned
 from muster.coordinator.replication.elections.records import Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import described
@@ -121,7 +122,7 @@ class ClusterService:
                 topic=place.topic, partition=place.partition, error_code=error_code(code), leader_id=-1
             )
             if code is not ErrorCode.NONE:
-                row.error_message = f"{place}: {code.meaning}"
+                row.error_message = why_not_elected(self._image, place, code, unclean=unclean)
             if view is not None:
                 row.leader_id, row.leader_epoch = view.leader, view.leader_epoch
         return answer
@@ -140,7 +141,7 @@ class ClusterService:
             code = found[place]
             row = answer.results.add(topic=place.topic, partition=place.partition, error_code=error_code(code))
             if code is not ErrorCode.NONE:
-                row.error_message = f"{place} to {list(each.replicas)}: {code.meaning}"
+                row.error_message = why_not_reassigned(self._image, place, each.replicas, code)
         return answer
 
     async def list_partition_reassignments(

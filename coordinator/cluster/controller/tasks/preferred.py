@@ -75,6 +75,8 @@ class Preferred:
             if (code := self._ask_one(unit, event.election, wish)) is not None:
                 wish.open.discard(unit)
                 wish.results[unit] = code
+                if event.request is None and code is not ErrorCode.ELECTION_NOT_NEEDED:
+                    self.reign.warn(f"an election of {unit} was asked for: {code.meaning}")
         if event.request is None:
             unclean = event.election is Election.UNCLEAN
             self.reign.remove(Marker.UNCLEAN if unclean else Marker.PREFERRED)

@@ -6,6 +6,7 @@ from muster.coordinator.cluster.facts import NOBODY, TopicPartition
 from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
+from muster.coordinator.replication.admin.wording import why_not_elected, why_not_reassigned
 
 UNIT = TopicPartition("t", 0)
 THREE = (1, 2, 3)
@@ -61,6 +62,8 @@ def test_whether_somebody_can_be_elected_whatever_it_costs(known: Image, code: E
 def test_an_unclean_election_is_done_when_somebody_leads() -> None:
     assert elections.came(image(led_by(NOBODY)), UNIT, (), unclean=True) is None
     assert elections.came(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
+    gone = image(led_by(NOBODY), gone=THREE)
+    assert elections.came(gone, UNIT, (), unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> PartitionView:
@@ -89,16 +92,41 @@ def test_what_speaks_against_a_reassignment(
 def test_a_reassignment_is_done_when_it_is_written_who_comes_and_goes() -> None:
     before = moving((1, 2))
     wish = reassignments.wanted(before, (2, 3))
-    assert reassignments.came(before, wish) is None
-    assert reassignments.came(moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
-    assert reassignments.came(moving((2, 3)), wish) is ErrorCode.NONE
-    assert reassignments.came(None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reassignments.came(image(before), before, wish) is None
+    assert reassignments.came(image(None, gone=(3,)), before, wish) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassignments.came(image(None), moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
+    assert reassignments.came(image(None), moving((2, 3)), wish) is ErrorCode.NONE
+    assert reassignments.came(image(None), None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_cancelled_one_goes_back_and_one_that_was_over_before_does_not() -> None:
     before = moving((2, 3, 1), (3,), (1,))
     wish = reassignments.wanted(before, None)
-    assert reassignments.came(before, wish) is None
-    assert reassignments.came(moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
-    assert reassignments.came(moving((2, 1)), wish) is ErrorCode.NONE
-    assert reassignments.came(moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert reassignments.came(image(None), before, wish) is None
+    assert reassignments.came(image(None), moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
+    assert reassignments.came(image(None), moving((2, 1)), wish) is ErrorCode.NONE
+    assert reassignments.came(image(None), moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_what_was_refused_is_told_with_who_it_is_about() -> None:
+    not_available, not_needed = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.ELECTION_NOT_NEEDED
+
+    def preferred(known: Image, code: ErrorCode = not_available) -> str:
+        return why_not_elected(known, UNIT, code, unclean=False)
+
+    assert preferred(image(led_by(2), gone=(1,))) == "t-0: its first replica, node 1, is gone"
+    assert preferred(image(led_by(2, (2, 3)))) == "t-0: its first replica, node 1, is not in sync"
+    assert "cannot use its log" in preferred(image(led_by(2)))
+    assert preferred(image(led_by(1)), not_needed) == "t-0: its first replica, node 1, leads it already"
+    assert why_not_elected(image(led_by(2)), UNIT, not_needed, unclean=True).startswith("t-0: node 2 leads it; ")
+    none = why_not_elected(image(led_by(NOBODY)), UNIT, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, unclean=True)
+    assert none == "t-0: of its replicas 1,2,3 none is up; bring one of these nodes back"
+    known = image(led_by(2), gone=(3,))
+    assert why_not_reassigned(known, UNIT, (1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT) == (
+        "t-0 to 1,9: expected nodes that are up, each once; up are 1,2"
+    )
+    late = ErrorCode.REQUEST_TIMED_OUT
+    assert "for a controller, of which none is known right now, and did not" in preferred(known, late)
+    known.controller = 2
+    assert "for node 2, the controller, and did not come in time" in preferred(known, late)
+    assert preferred(image(None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == "t-0: the cluster has no such partition"

@@ -32,7 +32,7 @@ class WaitingSettings(BaseModel):
         alias="max.sessions",
         ge=0,
         le=MAX_INT,
-        description="How many members may keep a Session stream open at once; further ones poll.",
+        description="How many members may be on a Session stream, shared or their own, at once; further ones poll.",
     )
     group_reconnect_grace_ms: int = Field(
         default=MAX_INT,

@@ -21,7 +21,7 @@ MAX_ACTS: Final = 10_000
 """Of what an administrator sets at once: entries of access control lists, quotas. KRaft takes no more, either."""
 
 MAX_SOME: Final = 1_000
-"""Users, asked about or altered by name."""
+"""Users, asked about or altered by name; words of members that share a stream."""
 
 MANY: Final = frozenset(
     {
@@ -39,7 +39,7 @@ MANY: Final = frozenset(
 ACTS: Final = frozenset({"creations", "entries", "changes"})
 """Lists of up to MAX_ACTS."""
 
-SOME: Final = frozenset({"users", "upsertions", "deletions", "elections"})
+SOME: Final = frozenset({"users", "upsertions", "deletions", "elections", "requests"})
 """Lists of up to MAX_SOME."""
 
 FEW: Final = frozenset(

@@ -70,6 +70,7 @@ OFFSET_COMMIT = Method(GROUP + "OffsetCommit", group_pb.OffsetCommitRequest, gro
 OFFSET_FETCH = Method(GROUP + "OffsetFetch", group_pb.OffsetFetchRequest, group_pb.OffsetFetchResponse)
 OFFSET_DELETE = Method(GROUP + "OffsetDelete", group_pb.OffsetDeleteRequest, group_pb.OffsetDeleteResponse)
 SESSION = Method(GROUP + "Session", group_pb.SessionRequest, group_pb.SessionResponse)
+SHARED_SESSION = Method(GROUP + "SharedSession", group_pb.SharedSessionRequest, group_pb.SharedSessionResponse)
 DESCRIBE_NODE = Method(GROUP + "DescribeNode", group_pb.DescribeNodeRequest, group_pb.DescribeNodeResponse)
 LIST_GROUPS = Method(GROUP + "ListGroups", group_pb.ListGroupsRequest, group_pb.ListGroupsResponse)
 DESCRIBE_GROUPS = Method(GROUP + "DescribeGroups", group_pb.DescribeGroupsRequest, group_pb.DescribeGroupsResponse)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 
+Heir = Callable[[grpc.aio.Channel], bool]
+"""Whether it takes a connection over, and closes it when it has no use for it any more."""
+
 TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -114,6 +117,7 @@ class Transport:
         self._given = list(self._servers)
         self._gone: dict[str, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._lent: dict[grpc.aio.Channel, Heir] = {}
         self.leaders = Leaders(self)
 
     @property
@@ -153,6 +157,8 @@ class Transport:
         del self._gone[address]
         channel = self._channels.pop(address)
         self._forget_stubs(address)
+        if self._inherited(channel):
+            return
         task = asyncio.ensure_future(channel.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -244,13 +250,22 @@ class Transport:
         )
         return make(metadata=self._shown())  # type: ignore[no-any-return]
 
+    def lend(self, address: str, heir: Heir) -> None:
+        """Others use the connection to this node as well: `heir` is asked before it is closed."""
+        self._lent[self._channel(address)] = heir
+
+    def _inherited(self, channel: grpc.aio.Channel) -> bool:
+        heir = self._lent.pop(channel, None)
+        return heir is not None and heir(channel)
+
     def backoff(self) -> Backoff:
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
 
     async def close(self) -> None:
         self._closed = True
         await self.leaders.close()
-        channels = [*self._channels.values(), *self._outdated]
+        mine = [*self._channels.values(), *self._outdated]
+        channels = [channel for channel in mine if not self._inherited(channel)]
         self._channels, self._outdated = {}, []
         self._stubs.clear()
         for channel in channels:

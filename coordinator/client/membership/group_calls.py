@@ -89,6 +89,8 @@ class GroupCalls:
         self._transport = transport
         self._group_protocol = group_protocol
         self._address = coordinator
+        self.members_per_stream = 0
+        """How many sessions one stream may carry (SharedSession), as was told with the coordinator; 0: not offered."""
 
     async def coordinator(self) -> str:
         """HOST:PORT of the coordinator, looked up when it is not known."""
@@ -101,6 +103,7 @@ class GroupCalls:
             )
             leaders.hear(in_cluster=answer.in_cluster)
             check(answer.error_code, answer.error_message, self.group_id)
+            self.members_per_stream = answer.members_per_stream
             self._address = address_of(answer.host, answer.port) if answer.host else bootstrap
         return self._address
 

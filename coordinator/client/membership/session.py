@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import grpc
 
-from muster.coordinator.client.calls.methods import SESSION
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import ClientError, TransportRefused, Unreachable
 from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.streams import Line, Seat, is_unknown, streams
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -24,6 +24,10 @@ MAX_BACKOFF_MS = 10_000
 """Between attempts to open the stream: meanwhile the member polls, so there is no hurry."""
 LAST_WORDS_S = 1.0
 """How long a stream that is closed in good order may take to end."""
+
+
+class NotShared(Exception):
+    """The node knows streams of one member only."""
 
 
 class MemberSession:
@@ -51,7 +55,7 @@ class MemberSession:
         self._heard = heard
         self._member_id = ""
         self._task: asyncio.Task[None] | None = None
-        self._call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse] | None = None
+        self._call: Line | None = None
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[pb.SessionResponse]] = {}
         self._last_number = 0
@@ -83,8 +87,7 @@ class MemberSession:
             await self.say(request)
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            if self._call is not None:
-                self._call.cancel()
+            self._break_off()
             raise self._broken(timeout_ms) from None
         finally:
             self._waiting.pop(number, None)
@@ -128,6 +131,8 @@ class MemberSession:
         while self._member_id == member_id:
             try:
                 await self._converse(member_id)
+            except NotShared:
+                continue
             except TransportRefused as error:
                 # An older node, or a limit of rights: the member polls and is none the worse for it.
                 log.info("%s; heartbeats go by calls", error)
@@ -142,7 +147,7 @@ class MemberSession:
     async def _converse(self, member_id: str) -> None:
         """One stream, from hello to its end."""
         address = await self._calls.coordinator()
-        call = self._transport.converse(SESSION, address)
+        call = streams().line(self._transport, address, self._calls.members_per_stream)
         hello = pb.SessionHello(
             group_id=self._settings.group_id,
             member_id=member_id,
@@ -153,8 +158,16 @@ class MemberSession:
             async for response in call:
                 self._take(response, call)
         except grpc.aio.AioRpcError as error:
+            if isinstance(call, Seat) and is_unknown(error):
+                raise NotShared from None
             raise self._transport.translated(error, address, f"session of {self._settings.group_id!r}", 0) from None
         except asyncio.InvalidStateError:
+            raise Unreachable(address, 0, f"session of {self._settings.group_id!r}") from None
+        except asyncio.CancelledError:
+            # So gRPC tells of a call that was broken off as well; this task ends only if it is cancelled itself.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
             raise Unreachable(address, 0, f"session of {self._settings.group_id!r}") from None
         finally:
             if self._call is call:
@@ -162,11 +175,14 @@ class MemberSession:
             if not call.done():
                 call.cancel()
 
-    def _take(
-        self,
-        response: pb.SessionResponse,
-        call: "grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]",
-    ) -> None:
+    def _break_off(self) -> None:
+        """An answer is missing: whatever carries the stream may be dead, and nobody else is to come on it."""
+        if isinstance(self._call, Seat):
+            self._call.distrust()
+        if self._call is not None:
+            self._call.cancel()
+
+    def _take(self, response: pb.SessionResponse, call: Line) -> None:
         self._acknowledged = response.sequence_number
         if response.HasField("welcome"):
             self._backoff.reset()

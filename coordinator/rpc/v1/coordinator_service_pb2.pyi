@@ -74,7 +74,7 @@ class FindCoordinatorRequest(_message.Message):
     def __init__(self, key: _Optional[str] = ..., group_protocol: _Optional[str] = ...) -> None: ...
 
 class FindCoordinatorResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "node_id", "host", "port", "partition", "in_cluster")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "node_id", "host", "port", "partition", "in_cluster", "members_per_stream")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class FindCoordinatorResponse(_message.Message):
     PORT_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_PER_STREAM_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -91,7 +92,8 @@ class FindCoordinatorResponse(_message.Message):
     port: int
     partition: int
     in_cluster: bool
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., partition: _Optional[int] = ..., in_cluster: bool = ...) -> None: ...
+    members_per_stream: int
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., partition: _Optional[int] = ..., in_cluster: bool = ..., members_per_stream: _Optional[int] = ...) -> None: ...
 
 class JoinGroupProtocol(_message.Message):
     __slots__ = ("name", "metadata")
@@ -1187,6 +1189,52 @@ class SessionResponse(_message.Message):
     registered: ConsumerRegistered
     order: CentralOrder
     def __init__(self, sequence_number: _Optional[int] = ..., request_number: _Optional[int] = ..., welcome: _Optional[_Union[SessionWelcome, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatResponse, _Mapping]] = ..., rebalance: _Optional[_Union[SessionRebalance, _Mapping]] = ..., fenced: _Optional[_Union[SessionFenced, _Mapping]] = ..., drain: _Optional[_Union[SessionDrain, _Mapping]] = ..., registered: _Optional[_Union[ConsumerRegistered, _Mapping]] = ..., order: _Optional[_Union[CentralOrder, _Mapping]] = ...) -> None: ...
+
+class MemberLeaves(_message.Message):
+    __slots__ = ("broken",)
+    BROKEN_FIELD_NUMBER: _ClassVar[int]
+    broken: bool
+    def __init__(self, broken: bool = ...) -> None: ...
+
+class MemberRequest(_message.Message):
+    __slots__ = ("member", "request", "leaves")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_FIELD_NUMBER: _ClassVar[int]
+    member: int
+    request: SessionRequest
+    leaves: MemberLeaves
+    def __init__(self, member: _Optional[int] = ..., request: _Optional[_Union[SessionRequest, _Mapping]] = ..., leaves: _Optional[_Union[MemberLeaves, _Mapping]] = ...) -> None: ...
+
+class SharedSessionRequest(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[MemberRequest]
+    def __init__(self, requests: _Optional[_Iterable[_Union[MemberRequest, _Mapping]]] = ...) -> None: ...
+
+class MemberEnded(_message.Message):
+    __slots__ = ("status", "message")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    status: int
+    message: str
+    def __init__(self, status: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class MemberResponse(_message.Message):
+    __slots__ = ("member", "response", "ended")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    member: int
+    response: SessionResponse
+    ended: MemberEnded
+    def __init__(self, member: _Optional[int] = ..., response: _Optional[_Union[SessionResponse, _Mapping]] = ..., ended: _Optional[_Union[MemberEnded, _Mapping]] = ...) -> None: ...
+
+class SharedSessionResponse(_message.Message):
+    __slots__ = ("responses",)
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    responses: _containers.RepeatedCompositeFieldContainer[MemberResponse]
+    def __init__(self, responses: _Optional[_Iterable[_Union[MemberResponse, _Mapping]]] = ...) -> None: ...
 
 class WatchGroupRequest(_message.Message):
     __slots__ = ("group_id",)

@@ -187,6 +187,11 @@ class GroupCoordinatorStub(object):
                 request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
                 response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
                 _registered_method=True)
+        self.SharedSession = channel.stream_stream(
+                '/coordinator.rpc.v1.GroupCoordinator/SharedSession',
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServicer(object):
@@ -394,6 +399,16 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SharedSession(self, request_iterator, context):
+        """The sessions of many members of one process over one stream: what each of them says and hears is what it would on a
+        stream of its own. What one of them does wrong ends its session alone. The end of the stream, by whomever and however, is
+        that of all sessions on it as if each one's stream had broken: who leaves in good order says so.
+        FindCoordinator tells who offers it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -501,6 +516,11 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.Session,
                     request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.FromString,
                     response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.SerializeToString,
+            ),
+            'SharedSession': grpc.stream_stream_rpc_method_handler(
+                    servicer.SharedSession,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1118,6 +1138,33 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/Session',
             muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
             muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SharedSession(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/SharedSession',
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SharedSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -165,6 +165,11 @@ HEALTH: Final = "/grpc.health.v1.Health/"
 LOOK: Final = (Right(DESCRIBE, GROUP, "group_id"),)
 SET: Final = (Right(ALTER_CONFIGS, GROUP, "group_id"),)
 PATTERN: Final = left_out(DESCRIBE, TOPIC, "topics that the pattern matches")
+SESSION: Final = (
+    Right(READ, GROUP, "hello.group_id, register_consumer.group_id"),
+    Right(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
+    PATTERN,
+)
 OF_ENTRIES: Final = left_out(DESCRIBE, TOPIC, "-> topics of its entries")
 SCALED: Final = (
     Right(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),
@@ -206,11 +211,8 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     ),
     GROUPS + "DescribeNode": (on_cluster(DESCRIBE),),
     GROUPS + "WatchGroup": (*LOOK, OF_ENTRIES),
-    GROUPS + "Session": (
-        Right(READ, GROUP, "hello.group_id, register_consumer.group_id"),
-        Right(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
-        PATTERN,
-    ),
+    GROUPS + "Session": SESSION,
+    GROUPS + "SharedSession": SESSION,
     CONTROL + "HoldGroup": SET,
     CONTROL + "ResumeGroup": SET,
     CONTROL + "DescribeHolds": LOOK,

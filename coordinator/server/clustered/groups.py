@@ -11,6 +11,7 @@ from muster.coordinator.server.clustered.metadata import CUT_OFF
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages import answers, shape
 from muster.coordinator.server.service.groups import GroupCoordinator
+from muster.coordinator.server.service.sharing import MEMBERS_PER_STREAM
 from muster.coordinator.server.service.watch import Watcher
 
 LOOK_S: Final = 1.0
@@ -52,7 +53,12 @@ class ClusterGroupCoordinator(GroupCoordinator):
                 in_cluster=True,
             )
         return pb.FindCoordinatorResponse(
-            node_id=node.node_id, host=node.host, port=node.port, partition=shard, in_cluster=True
+            node_id=node.node_id,
+            host=node.host,
+            port=node.port,
+            partition=shard,
+            in_cluster=True,
+            members_per_stream=MEMBERS_PER_STREAM,
         )
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:

@@ -42,7 +42,8 @@ from muster.coordinator.server.messages import (
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.coordinator.server.service.progress import gets_on_otherwise, progress, tell_progress
-from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.server.service.session import Sessions, to_the_end
+from muster.coordinator.server.service.sharing import MEMBERS_PER_STREAM, Sharing
 from muster.coordinator.server.service.simulate import Simulator
 from muster.coordinator.server.service.watch import Watcher, Watchers
 
@@ -97,6 +98,7 @@ class GroupCoordinator:
         self._driver = driver
         self._watchers = watchers
         self._sessions = sessions
+        self._sharing = Sharing(lambda requests, call: sessions.serve(requests, call))
         self._shards = shards
         self._snapshot_bytes = snapshot_bytes
         self._endpoint = endpoint
@@ -132,6 +134,7 @@ class GroupCoordinator:
             host=endpoint.host,
             port=endpoint.port,
             partition=self._shard_of(shape.name("key", request.key)),
+            members_per_stream=MEMBERS_PER_STREAM,
         )
 
     async def join_group(self, request: pb.JoinGroupRequest, call: Call) -> pb.JoinGroupResponse:
@@ -404,7 +407,11 @@ class GroupCoordinator:
         )
 
     def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
-        return self._sessions.serve(requests, call)
+        return self._sessions.serve(to_the_end(requests), call)
+
+    @property
+    def shared_session(self) -> Sharing:
+        return self._sharing
 
     async def _current(self, group_id: str) -> effects.GroupChanged:
         event = events.DescribeGroup(self._driver.next_id(), group_id)

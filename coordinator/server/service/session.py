@@ -41,6 +41,9 @@ NO_NEWS = frozenset(
 HELLO_MS = 10_000
 """A stream that says nothing for so long is nobody's."""
 
+BREAK_HEARD_S = 0.02
+"""Of a call that broke off the requests end, and right after that it is cancelled: it is one event of the transport."""
+
 MOVED = "this node does not coordinate the group any more, or cannot now; find who does"
 
 MOST_SILENT = 1_000
@@ -245,6 +248,7 @@ class Sessions:
         self._open: dict[tuple[str, str], Session] = {}
         self._central: set[CentralSession] = set()
         self._count = 0
+        self._closed = False
 
     def __len__(self) -> int:
         return self._count + self._silent
@@ -262,7 +266,8 @@ class Sessions:
                 stream.end(MOVED)
 
     def close(self) -> None:
-        """Tell every member that the node stops."""
+        """Tell every member that the node stops; nobody is taken in any more."""
+        self._closed = True
         streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
         for stream in streams:
             stream.end(str(Draining()))
@@ -270,6 +275,8 @@ class Sessions:
     async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
         identity = await self._greeted(requests)
+        if self._closed:
+            raise Draining
         if self._count >= self._limit:
             raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
         self._count += 1
@@ -363,6 +370,13 @@ class Sessions:
             return True
         del self._open[key]
         return False
+
+
+async def to_the_end(requests: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionRequest]:
+    """The requests of a call. Once they end it is known whether the member closed its side, or the call broke off."""
+    async for request in requests:
+        yield request
+    await asyncio.sleep(BREAK_HEARD_S)
 
 
 def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:

@@ -13,6 +13,7 @@ from muster.coordinator.edge.words import operator
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.dispatch import Call, Kind, Method
+from muster.coordinator.server.service.sharing import Sharing
 from muster.coordinator.tracing.causes import Causes
 from muster.coordinator.tracing.spans import is_whole
 
@@ -50,8 +51,10 @@ class Tracing:
             await asyncio.to_thread(self._export.close)
 
     def _noting(self, method: Method, short_name: str) -> Method:
+        if isinstance(method.handler, Sharing):
+            return replace(method, handler=method.handler.over(self._noting_stream(method.handler.serve)))
         if short_name == "Session" and method.kind is Kind.BOTH_STREAM:
-            return replace(method, handler=self._noting_stream(method))
+            return replace(method, handler=self._noting_stream(method.handler))
         if short_name in CULPRITS:
             return replace(method, handler=self._noting_call(method, CULPRITS[short_name]))
         return method
@@ -71,9 +74,8 @@ class Tracing:
 
         return noted
 
-    def _noting_stream(self, method: Method) -> Callable[[Any, Call], Any]:
+    def _noting_stream(self, handler: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
         """Of a stream's requests all are part of the trace in which it was opened."""
-        handler = method.handler
 
         def noted(requests: AsyncIterator[pb.SessionRequest], call: Call) -> Any:
             traceparent = call.metadata.get(HEADER, "")

@@ -94,7 +94,9 @@ def test_the_page_on_central_groups_shows_what_the_lab_finds() -> None:
 def test_the_messages_of_the_pages_are_those_of_the_stream() -> None:
     shown = set(re.findall(r"^\| `([a-z_]+)`", page("pushed"), re.MULTILINE))
     streamed = {
-        field.name for message in (pb.SessionRequest, pb.SessionResponse) for field in message.DESCRIPTOR.fields
+        field.name
+        for message in (pb.SessionRequest, pb.SessionResponse, pb.SharedSessionRequest, pb.SharedSessionResponse)
+        for field in message.DESCRIPTOR.fields
     }
     assert shown <= streamed
     orders = ("Ping", "StopFetcher", "StartFetcher")

@@ -217,6 +217,12 @@ def test_every_right_is_looked_at_somewhere() -> None:
             "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names",
         ),
         ("Session", "topics that the pattern matches"),
+        ("SharedSession", "hello.group_id, register_consumer.group_id"),
+        (
+            "SharedSession",
+            "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names",
+        ),
+        ("SharedSession", "topics that the pattern matches"),
         ("Metadata", "-> topics.name"),
         ("DescribeConfigs", ""),
         ("InitProducerId", ""),

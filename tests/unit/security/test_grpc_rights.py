@@ -20,6 +20,7 @@ from muster.coordinator.server.dispatch import Kind, Method, Short, well_of
 from muster.coordinator.server.security.audit import Audit, Line
 from muster.coordinator.server.security.rights.asking import Rights
 from muster.coordinator.server.security.rights.guarding import guard
+from muster.coordinator.server.service.sharing import Sharing
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 
@@ -447,3 +448,43 @@ def test_the_short_way_of_a_heartbeat_is_for_who_has_the_right_now() -> None:
     door.grant(mine)
     assert [beat("mine"), beat("mine")] == ["long", "short"]
     assert short == ["mine", "mine"]
+
+
+def test_members_on_one_stream_are_judged_each_for_itself() -> None:
+    """Who has no right hears the code and is out; who loses it goes as well; the others hear what they heard before."""
+
+    async def story() -> None:
+        served = Member()
+        words: asyncio.Queue[pb.SharedSessionRequest] = asyncio.Queue()
+        both = [allow("GROUP", "READ", "g"), allow("GROUP", "READ", "h")]
+        name = GROUPS + "SharedSession"
+        door = Guarded(name, pb.SharedSessionRequest(), Sharing(served.handle), *both, kind=Kind.BOTH_STREAM)
+
+        async def said() -> AsyncIterator[pb.SharedSessionRequest]:
+            while True:
+                yield await words.get()
+
+        def say(*groups: str) -> None:
+            hellos = [pb.SessionRequest(hello=pb.SessionHello(group_id=group, member_id="m")) for group in groups]
+            requests = [pb.MemberRequest(member=number, request=hello) for number, hello in enumerate(hellos)]
+            words.put_nowait(pb.SharedSessionRequest(requests=requests))
+
+        async def heard(most: int) -> list[tuple[int, str, int]]:
+            found: list[tuple[int, str, int]] = []
+            while len(found) < most:
+                for each in (await anext(stream)).responses:
+                    assert "secret" not in each.response.rebalance.cause_detail
+                    event = each.response.WhichOneof("event") if each.HasField("response") else "ended"
+                    found.append((each.member, str(event), each.response.fenced.error_code))
+            return sorted(found)
+
+        stream = door.ask(said(), CALL)
+        say("g", "h", "elsewhere")
+        async with asyncio.timeout(10):
+            assert await heard(4) == [(0, "rebalance", 0), (1, "rebalance", 0), (2, "ended", 0), (2, "fenced", 30)]
+            door.grant(both[0])
+            assert await heard(2) == [(1, "ended", 0), (1, "fenced", 30)]
+        assert [request.hello.group_id for request in served.heard] == ["g", "h"]
+        await stream.aclose()
+
+    asyncio.run(story())

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.core import events
 from muster.coordinator.core.effects import HelloReply
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.session import MOVED, Sessions
+from muster.coordinator.server.service.session import MOVED, Sessions, to_the_end
 
 
 class Caller:
@@ -92,5 +93,45 @@ def test_g1_the_members_of_a_shard_that_is_lost_are_sent_away() -> None:
         assert (await following).drain.reason == MOVED
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
+
+    asyncio.run(story())
+
+
+class Noting(Greeting):
+    """It notes whose stream broke."""
+
+    def __init__(self) -> None:
+        self.lost: list[object] = []
+
+    def tell(self, shard: int, event: object) -> None:
+        self.lost.append(event)
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_stream_that_breaks_is_no_orderly_end_though_its_requests_end_first(breaks: bool) -> None:
+    """So gRPC tells of a client that was killed: the requests end, and some turns later the call is cancelled."""
+
+    async def story() -> None:
+        driver: Any = Noting()
+        ends, welcomed = asyncio.Event(), asyncio.Event()
+
+        async def said() -> AsyncIterator[pb.SessionRequest]:
+            yield pb.SessionRequest(hello=pb.SessionHello(group_id="g", member_id="m"))
+            await ends.wait()
+
+        async def served() -> None:
+            node = Sessions(driver, shards=1, limit=1, grace_ms=0)
+            async for _ in node.serve(to_the_end(said()), Caller()):
+                welcomed.set()
+
+        call = asyncio.create_task(served())
+        await welcomed.wait()
+        ends.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if breaks:
+            call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert driver.lost == ([events.StreamLost("g", "m", 0)] if breaks else [])
 
     asyncio.run(story())

@@ -16,6 +16,7 @@ from muster.coordinator.server.security.rights.asking import Asks, Rights
 from muster.coordinator.server.security.rights.lasting import session, watched
 from muster.coordinator.server.security.rights.paths import is_field, is_listed, is_path, names_at
 from muster.coordinator.server.security.rights.rows import ROWS, Refused, merged, parted
+from muster.coordinator.server.service.sharing import Sharing
 
 NODE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 """Of DescribeConfigs without topics, which asks for the node's settings."""
@@ -39,6 +40,8 @@ def guard(method: Method, rights: Rights, staged: Staged) -> Callable[[Any, Any]
         raise LookupError(f"{method.full_name} has no row in the table of rights: say what it needs there")
     api, request = method.full_name.rpartition("/")[2], method.request_type.DESCRIPTOR
     if method.kind is Kind.BOTH_STREAM:
+        if isinstance(method.handler, Sharing):
+            return method.handler.over(session(method.handler.serve, rights))
         assert api == "Session", f"{method.full_name} streams both ways; only Session is known to"
         return session(method.handler, rights)
     asked = [right for right in needed if right.lacking is Lacking.REFUSED and is_path(right.of, request)]

@@ -1,5 +1,6 @@
 // The JVM's side of `muster bench assignors --jar`: times Kafka's own assignors on the groups that Python describes.
 // One request a line on standard input: ASSIGNOR MEMBERS TOPICS PARTITIONS EVENT; one line of nanoseconds as the answer.
+// With _bytes behind the event the time is what a leader takes: subscriptions are read, shares are written.
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
@@ -19,13 +20,17 @@ import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 public class AssignorBench {
-    record Group(Cluster cluster, Map<String, Subscription> members) {}
+    /** said: the members' subscriptions as bytes, null where they are handed over as they are. */
+    record Group(Cluster cluster, Map<String, Subscription> members, Map<String, ByteBuffer> said) {}
+
+    static final String BYTES = "_bytes";
 
     static final Map<String, Group> GROUPS = new HashMap<>();
 
@@ -35,12 +40,27 @@ public class AssignorBench {
             String[] words = line.split(" ");
             Group group = GROUPS.computeIfAbsent(line, key -> group(words));
             ConsumerPartitionAssignor assignor = assignor(words[0]);
+            if (group.said != null) {
+                System.out.println(fromBytesToBytes(assignor, group));
+                continue;
+            }
             // Assignors keep what they are given, so each timed call gets subscriptions of its own.
             GroupSubscription asked = new GroupSubscription(new HashMap<>(group.members));
             long start = System.nanoTime();
             assignor.assign(group.cluster, asked);
             System.out.println(System.nanoTime() - start);
         }
+    }
+
+    static long fromBytesToBytes(ConsumerPartitionAssignor assignor, Group group) {
+        long start = System.nanoTime();
+        Map<String, Subscription> members = new HashMap<>();
+        group.said.forEach((who, blob) ->
+                members.put(who, ConsumerProtocol.deserializeSubscription(blob.duplicate())));
+        Map<String, ByteBuffer> shares = new HashMap<>();
+        assignor.assign(group.cluster, new GroupSubscription(members)).groupAssignment()
+                .forEach((who, share) -> shares.put(who, ConsumerProtocol.serializeAssignment(share)));
+        return System.nanoTime() - start;
     }
 
     static ConsumerPartitionAssignor assignor(String word) {
@@ -72,7 +92,15 @@ public class AssignorBench {
         for (int member = 0; member < members; member++) {
             subscriptions.put(String.format("member-%05d", member), new Subscription(names));
         }
-        return new Group(cluster, after(words[0], String.join(" ", words[4].split("_")), cluster, subscriptions, names));
+        boolean asBytes = words[4].endsWith(BYTES);
+        String event = asBytes ? words[4].substring(0, words[4].length() - BYTES.length()) : words[4];
+        Map<String, Subscription> told = after(words[0], String.join(" ", event.split("_")), cluster, subscriptions, names);
+        if (!asBytes) {
+            return new Group(cluster, told, null);
+        }
+        Map<String, ByteBuffer> said = new HashMap<>();
+        told.forEach((who, subscription) -> said.put(who, ConsumerProtocol.serializeSubscription(subscription)));
+        return new Group(cluster, told, said);
     }
 
     static Map<String, Subscription> after(

@@ -32,6 +32,7 @@ MIDDLE = (1000, 1000, 10)
 SMALL = (10, 10, 10)
 EQUAL = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform")
 EVENTS = ("fresh", "unchanged", "one leaves", "one joins")
+BYTES_GOAL = 0.002  # seconds, of ten members
 JAVA_GROUPS = (("10x10x10", SMALL, 200, 100e-6), ("1000x1000x10", MIDDLE, 5, 0.3), ("1M", MILLION, 3, 0.4))
 
 
@@ -166,11 +167,11 @@ def _small(only: str, names: tuple[str, ...]) -> Iterator[Case]:
             name = f"10x10x10 {word} fresh" + (f" against {peer.name}" if peer else "")
             if not _wanted(name, word, only, names):
                 continue
-            yield Case(name, _calls(assignor, snapshot), goal, 300, *_against(peer, snapshot))
+            yield Case(name, _fresh(assignor, snapshot), goal, 300, *_against(peer, snapshot))
             yield Case(
                 f"{name}, bytes to bytes",
                 _bytes(assignor, snapshot, word),
-                0.002,
+                BYTES_GOAL,
                 300,
                 *_against(peer, snapshot, on_bytes=True),
             )
@@ -235,16 +236,20 @@ def _against_java(only: str, names: tuple[str, ...], java: AskJava) -> Iterator[
         for word in ("range", "roundrobin", "sticky", "cooperative-sticky"):
             for event in EVENTS if "sticky" in word else ("fresh",):
                 name = f"{label} {word} {event} against Java"
-                if not _wanted(name, word, only, names):
-                    continue
                 assignor = registry.resolve(word)
-                snapshot = after(group(shape), assignor, event)
-                ask = partial(java, word, shape, event)
-                ask()
-                work = _calls(assignor, snapshot) if shape == SMALL else _fresh(assignor, snapshot)
-                # A warm JVM decides ten members in less time than Python needs to look at them.
-                beats = shape != SMALL
-                yield Case(name, work, goal, turns, "kafka-clients", peer_seconds=ask, beats_peer=beats)
+                if _wanted(name, word, only, names):
+                    ask = partial(java, word, shape, event)
+                    ask()
+                    work = _fresh(assignor, after(group(shape), assignor, event))
+                    # A warm JVM decides ten members in less time than Python needs to look at them.
+                    beats = shape != SMALL
+                    yield Case(name, work, goal, turns, "kafka-clients", peer_seconds=ask, beats_peer=beats)
+                name = f"{name}, bytes to bytes"
+                if shape == SMALL and _wanted(name, word, only, names):
+                    ask = partial(java, word, shape, f"{event} bytes")
+                    ask()
+                    work = _bytes(assignor, after(group(shape), assignor, event), word)
+                    yield Case(name, work, BYTES_GOAL, turns, "kafka-clients", peer_seconds=ask)
 
 
 def _columns_case(name: str, assignor: Assignor, snapshot: Snapshot, goal: float) -> Case:
@@ -254,10 +259,6 @@ def _columns_case(name: str, assignor: Assignor, snapshot: Snapshot, goal: float
         return snapshot.columns.takers, snapshot.columns.lags if snapshot.lags else None
 
     return Case(name, lambda: assignor.assign(snapshot), goal, 5, before=ready)
-
-
-def _calls(assignor: Assignor, snapshot: Snapshot) -> Callable[[], object]:
-    return lambda: assignor.assign(snapshot)
 
 
 def _fresh(assignor: Assignor, snapshot: Snapshot) -> Callable[[], object]:

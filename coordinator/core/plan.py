@@ -6,7 +6,7 @@ A blob that cannot be read is never an error of the group: what it would have to
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
@@ -125,11 +125,54 @@ REMEMBERED_ASSIGNMENTS = 1_024
 """The old and the new shares of one round of 500 members."""
 REMEMBERED_SUBSCRIPTIONS = 1_024
 """The same of what they say when they join: it is read for its topics, its claims and the ledger's snapshot."""
+REMEMBERED_LARGE_BYTES = 2 << 20
+"""Of blobs longer than those, of each kind; what is read of them takes about nine times their bytes. A round of 250
+members with 4 KB each is read once; of a larger one the first are read again."""
+
+Read = TypeVar("Read")
+
+
+class Remembered(Generic[Read]):
+    """Reads a blob once while it is asked for again: one answer for all who ask for the same bytes.
+
+    It keeps the blobs that were read since the last turn of its two halves, and those before them; when a half is full,
+    the older one is let go. Threads may ask at once: the worst that happens is that a blob is read twice.
+
+    >>> lengths = Remembered(len, 8)
+    >>> lengths(b"abc"), lengths(b"abc"), lengths.reads
+    (3, 3, 1)
+    """
+
+    def __init__(self, read: Callable[[bytes], Read], most_bytes: int) -> None:
+        """`read` is a function of the bytes alone; what it raises is not kept. A blob longer than half is not kept."""
+        self._read = read
+        self._half = most_bytes // 2
+        self._young: dict[bytes, Read] = {}
+        self._old: dict[bytes, Read] = {}
+        self._room = self._half
+        self.reads = 0
+        """How often a blob had to be read."""
+
+    def __call__(self, blob: bytes) -> Read:
+        for half in (self._young, self._old):
+            if blob in half:
+                return half[blob]
+        self.reads += 1
+        found = self._read(blob)
+        if len(blob) <= self._half:
+            self._keep(blob, found)
+        return found
+
+    def _keep(self, blob: bytes, found: Read) -> None:
+        if len(blob) > self._room:
+            self._old, self._young, self._room = self._young, {}, self._half
+        self._young[blob] = found
+        self._room -= len(blob)
 
 
 def assignment_of(blob: bytes) -> Mapping[str, Partitions]:
     """Topic -> partitions of one member's share; empty when the blob is empty or not ConsumerProtocol."""
-    return _remembered_assignment(blob) if len(blob) <= REMEMBERED_BYTES else _assignment(blob)
+    return _remembered_assignment(blob) if len(blob) <= REMEMBERED_BYTES else _large_assignment(blob)
 
 
 def _assignment(blob: bytes) -> Mapping[str, Partitions]:
@@ -143,6 +186,7 @@ def _assignment(blob: bytes) -> Mapping[str, Partitions]:
 
 
 _remembered_assignment = lru_cache(maxsize=REMEMBERED_ASSIGNMENTS)(_assignment)
+_large_assignment = Remembered(_assignment, REMEMBERED_LARGE_BYTES)
 
 
 def shares_of(blob: bytes) -> Mapping[str, int]:
@@ -162,10 +206,15 @@ def subscription_of(blob: bytes) -> Subscription:
 
     One answer for all who ask for the same bytes: nobody may change it.
     """
-    return _remembered_subscription(blob) if len(blob) <= REMEMBERED_BYTES else parse_subscription(blob)
+    return _remembered_subscription(blob) if len(blob) <= REMEMBERED_BYTES else _large_subscription(blob)
 
 
-_remembered_subscription = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(parse_subscription)
+def _subscription(blob: bytes) -> Subscription:
+    return parse_subscription(blob)
+
+
+_remembered_subscription = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(_subscription)
+_large_subscription = Remembered(_subscription, REMEMBERED_LARGE_BYTES)
 
 
 def topics_of(blob: bytes) -> frozenset[str] | None:

@@ -69,13 +69,17 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
             ) from None
         away = not service and misses_zookeeper(stub, timeout)
         wrong = conditions(channel, timeout)
-        unwell = [] if service else unwell_partitions(channel, timeout)
+        of_cluster = None if service else unwell_partitions(channel, timeout)
+        unwell = of_cluster or []
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(status)
     if away:
         notice(
             f"{bootstrap} is not in touch with ZooKeeper: it coordinates no central groups until it is; "
             "everything else is served"
+            if of_cluster is None
+            else f"{bootstrap} is not in touch with ZooKeeper: what is in sync goes on for as long as its session; "
+            "until it is in touch it takes no topic, no election and no change of settings"
         )
     if service:
         wrong = [condition for condition in wrong if condition.impairs == service]
@@ -138,8 +142,8 @@ def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Conditio
         return []
 
 
-def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
-    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, a sentence each. Nothing where
+def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | None:
+    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, a sentence each. None where
     the node is on its own, or does not tell."""
     import grpc
 
@@ -154,7 +158,7 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str]:
             answer = stub.DescribeCluster(pb.DescribeClusterRequest(partitions=wanted), timeout=timeout)
             found |= {(row.topic, row.partition): row for row in answer.partitions}
     except grpc.RpcError:
-        return []
+        return None
     if answer.cut_off:
         return [age_words(answer)]  # how partitions stand by now, others know
     lines = [unwell_words(found[place]) for place in sorted(found)]

@@ -7,7 +7,7 @@ as long as it likes, and reports an overrun as `overran(assignor, deadline_ms)`.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.assignors.api import (
@@ -210,10 +210,10 @@ def _check_coverage(
     shares: Mapping[str, Mapping[str, Sequence[int]]],
     unassigned: Iterable[TopicPartition],
 ) -> tuple[TopicPartition, ...]:
-    rows: dict[str, list[Sequence[int]]] = {}
+    rows: dict[str, list[Sequence[int]]] = defaultdict(list)
     for share in shares.values():
         for topic, row in share.items():
-            rows.setdefault(topic, []).append(row)
+            rows[topic].append(row)
     left = tuple(sorted({(str(topic), int(partition)) for topic, partition in unassigned}))
     if left and LIMIT_OPTION not in snapshot.options:
         raise AssignorError(

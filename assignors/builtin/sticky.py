@@ -92,7 +92,7 @@ def racks_that_count(
 
 def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], readers: Sequence[int]) -> list[Share]:
     """Equal subscriptions: quotas alone give the optimum in balance and in moves."""
-    topic_of, partition_of = _units(counts)
+    topic_of, partition_of, rank_of = _units(counts)
     owned, free = _lay_out(counts, held, readers)
     quota, extras = divmod(len(topic_of), len(readers))
     needs: list[int] = []
@@ -103,16 +103,17 @@ def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], re
             extras -= 1
         if len(mine) > cap:
             # Lowest partitions stay: dropping topic by topic would empty one topic first (KAFKA-16277).
-            mine.sort(key=lambda unit: (partition_of[unit], unit))
-            free.extend(mine[cap:])
-            del mine[cap:]
+            mine.sort(key=rank_of.__getitem__)
+            free += mine[cap:]
+            mine[cap:] = ()
         needs.append(quota - len(mine))
     free.sort()
     _deal(free, owned, needs, extras)
     shares: list[Share] = []
     for mine in owned:
         share: Share = {}
-        for unit in sorted(mine):
+        mine.sort()
+        for unit in mine:
             topic = topic_of[unit]
             if topic in share:
                 share[topic].append(partition_of[unit])
@@ -122,14 +123,19 @@ def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], re
     return shares
 
 
-def _units(counts: Mapping[str, int]) -> tuple[list[str], list[int]]:
-    """Topic and partition of each unit: all partitions, counted through in the order of topics."""
+def _units(counts: Mapping[str, int]) -> tuple[list[str], list[int], list[int]]:
+    """Topic and partition of each unit: all partitions, counted through in the order of topics.
+
+    The third is a rank by partition, then by topic.
+    """
     topic_of: list[str] = []
     partition_of: list[int] = []
-    for topic, count in counts.items():
+    rank_of: list[int] = []
+    for number, (topic, count) in enumerate(counts.items()):
         topic_of += [topic] * count
         partition_of += range(count)
-    return topic_of, partition_of
+        rank_of += range(number, number + count * len(counts), len(counts))
+    return topic_of, partition_of, rank_of
 
 
 def _lay_out(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
     from muster.coordinator.core.effects import SettingsReply
     from muster.coordinator.core.events import AlterSettings, DescribeSettings
+    from muster.coordinator.errors import ErrorCode
 
 Answer = TypeVar("Answer")
 
@@ -50,6 +51,9 @@ class Elsewhere(Protocol):
 
     async def settings(self, shard: int, event: "DescribeSettings | AlterSettings") -> "SettingsReply":
         """What the coordinator of the shard answers; COORDINATOR_NOT_AVAILABLE where none does."""
+
+    async def with_settings(self, node: int) -> "tuple[ErrorCode, tuple[str, ...]]":
+        """The groups with settings that the node coordinates; a code where it cannot tell all of them."""
 
     async def forwarded(self, node: int, method: str, request: "Message", answer: "type[Answer]") -> "Answer":
         """What that node answers to the same call by gRPC, which tells it by a header FORWARDED. Raises NotThere and

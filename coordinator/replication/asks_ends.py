@@ -1,4 +1,5 @@
-"""Asks other nodes at the door between nodes where logs begin and end which they lead: see `ends.Ask`."""
+"""Asks other nodes at the door between nodes where logs begin and end which they lead (see `ends.Ask`), and which
+groups that are theirs have settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -6,10 +7,11 @@ from typing import Final
 import structlog
 
 from muster.coordinator.cluster.image import Image
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.ends import EARLIEST, Place
 from muster.coordinator.replication.wire.links import Calling, Links, address_in
 from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import LogsAsked
+from muster.coordinator.replication.wire.words import GroupsWithSettings, LogsAsked
 
 PATIENCE_S: Final = 2.0
 
@@ -25,6 +27,15 @@ class AsksByDoor:
 
     def close(self) -> None:
         self._links.close()
+
+    async def groups_with_settings(self, node: int) -> GroupsWithSettings:
+        """Of those that the node coordinates; COORDINATOR_NOT_AVAILABLE where it does not say."""
+        try:
+            link = await self._links.to(node)
+            return await link.groups_with_settings(deadline_s=PATIENCE_S)
+        except LinkError as error:
+            log.debug("a node does not say which groups have settings", node=node, why=str(error))
+            return GroupsWithSettings(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
         topics = self._image.topics

@@ -21,6 +21,7 @@ from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
     FetchAsked,
+    GroupsWithSettings,
     LogEnd,
     LogsAsked,
     NodeName,
@@ -92,6 +93,11 @@ class HeldDesk:
         await self._wait("write_security", changed)
         written: SecurityWritten = self.answers.get("write_security", SecurityWritten(ErrorCode.NONE))
         return written
+
+    async def groups_with_settings(self) -> GroupsWithSettings:
+        await self._wait("groups_with_settings")
+        told: GroupsWithSettings = self.answers.get("groups_with_settings", GroupsWithSettings())
+        return told
 
     def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
         self.asked.append(("log_ends", asked))

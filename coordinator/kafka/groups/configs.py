@@ -10,7 +10,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.control.settings.shapes import KafkaType
 from muster.coordinator.core.control.settings.table import SETTINGS
-from muster.coordinator.edge.cluster import leads
+from muster.coordinator.edge.cluster import GRPC, leads
 from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -49,7 +49,7 @@ class GroupConfigs:
         return await self._ask(questions, effects.SettingsReply)
 
     async def listed(self) -> list[str]:
-        """The groups that have settings, of those that are coordinated here.
+        """The groups that have settings: Kafka's tools ask one node for those of all (KIP-1142).
 
         Raises CoordinatorError where a shard cannot say: a part is not the whole."""
         shards = range(self._groups.shards)
@@ -59,7 +59,10 @@ class GroupConfigs:
         for reply in replies:
             if reply.code is not ErrorCode.NONE:
                 raise CoordinatorError(reply.code, reply.message)
-        return sorted(group_id for reply in replies for group_id in reply.group_ids)
+        found = [group_id for reply in replies for group_id in reply.group_ids]
+        if self._cluster is not None and self._cluster.elsewhere is not None:
+            found += await listed_elsewhere(self._cluster, self._cluster.elsewhere, shards)
+        return sorted(found)
 
     async def change(
         self, wanted: Sequence[tuple[str, Asked]], operator: str, *, validate_only: bool
@@ -101,6 +104,26 @@ class GroupConfigs:
     async def _asked_here(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         replies = await self._groups.ask_each(questions, wanted)
         return [unserved(reply) if reply.code is ErrorCode.NOT_COORDINATOR else reply for reply in replies]
+
+
+async def listed_elsewhere(cluster: "Cluster", elsewhere: "Elsewhere", shards: range) -> list[str]:
+    """Those of the other nodes, one question each. Raises CoordinatorError."""
+    nodes: set[int] = set()
+    for shard in shards:
+        if leads(cluster, shard):
+            continue
+        node = cluster.coordinator(shard, GRPC)
+        if node is None:
+            raise CoordinatorError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the groups of shard {shard}"
+            )
+        nodes.add(node.node_id)
+    found: list[str] = []
+    for code, groups in await asyncio.gather(*(elsewhere.with_settings(node) for node in sorted(nodes))):
+        if code is not ErrorCode.NONE:
+            raise CoordinatorError(code, "another node cannot say which of its groups have settings; try again")
+        found += groups
+    return found
 
 
 async def asked_elsewhere(elsewhere: "Elsewhere", questions: Sequence[tuple[int, Any]]) -> list[Any]:

@@ -128,6 +128,13 @@ WriteSecurityResponse 0-0 flexible 0+
     error_code: int16
     end_offset: int64 = -1
 
+GroupsWithSettingsRequest 0-0 flexible 0+
+    most: int32
+
+GroupsWithSettingsResponse 0-0 flexible 0+
+    error_code: int16
+    groups: [string]
+
 LogEndsRequest 0-0 flexible 0+
     earliest: bool
     topics: []

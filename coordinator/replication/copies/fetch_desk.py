@@ -15,6 +15,7 @@ from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
     FetchAsked,
+    GroupsWithSettings,
     LogEnd,
     LogsAsked,
     NodeName,
@@ -64,6 +65,8 @@ class FetchDesk:
         """note: puts records into the ledger of elections."""
         self.security: SecurityDesk | None = None
         """Who answers for `__security`, where it is asked who may do what."""
+        self.groups: Callable[[], Awaitable[GroupsWithSettings]] | None = None
+        """Who knows which groups that are coordinated here have settings, once any are."""
         self._note = note
         self._replicas = replicas
         self._image = image
@@ -117,6 +120,11 @@ class FetchDesk:
         if self.security is None:
             return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.security.write(changed)
+
+    async def groups_with_settings(self) -> GroupsWithSettings:
+        if self.groups is None:
+            return GroupsWithSettings(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return await self.groups()
 
     def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
         """L8: not the end of a log of which this leader may not know yet all that was committed before it led."""

@@ -1,4 +1,4 @@
-"""Where logs begin and end, on its way between nodes: messages from values, and back.
+"""Where logs begin and end, and which groups have settings, on its way between nodes: messages from values, and back.
 
 Nodes ask at this door, not at that of clients: here they are known as nodes, whatever clients need to get in.
 """
@@ -8,10 +8,14 @@ from typing import Any, Final
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.words import LogEnd, LogsAsked
+from muster.coordinator.replication.wire.translate import code_of
+from muster.coordinator.replication.wire.words import GroupsWithSettings, LogEnd, LogsAsked
 
 MOST_LOGS: Final = 5_000
 """In one question."""
+
+MOST_GROUPS: Final = 100_000
+"""In one answer; where there are more the asker hears POLICY_VIOLATION."""
 
 
 def ends_request(asked: LogsAsked) -> Any:
@@ -48,3 +52,18 @@ def ends_answered(response: Any) -> Sequence[LogEnd]:
     return [
         LogEnd(bytes(topic.topic_id), each.index, each.offset) for topic in response.topics for each in topic.partitions
     ]
+
+
+def groups_request() -> Any:
+    return struct("GroupsWithSettingsRequest")(most=MOST_GROUPS)
+
+
+def groups_response(told: GroupsWithSettings, most: int) -> Any:
+    made = struct("GroupsWithSettingsResponse")
+    if len(told.groups) > min(most, MOST_GROUPS):
+        return made(error_code=ErrorCode.POLICY_VIOLATION)
+    return made(error_code=told.error, groups=list(told.groups))
+
+
+def groups_answered(response: Any) -> GroupsWithSettings:
+    return GroupsWithSettings(code_of(response.error_code), tuple(response.groups))

@@ -1,4 +1,4 @@
-"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and five messages of ours."""
+"""What is spoken between nodes: Kafka's wire protocol where it knows node epochs, and six messages of ours."""
 
 from typing import Final
 
@@ -13,6 +13,7 @@ NOTE_ELECTIONS: Final = 1001
 READ_SECURITY: Final = 1002
 WRITE_SECURITY: Final = 1003
 LOG_ENDS: Final = 1004
+GROUPS_WITH_SETTINGS: Final = 1005
 
 # Who waits for long, or may get much, holds up what comes behind on its connection.
 NODE_APIS: Final = (
@@ -26,6 +27,7 @@ NODE_APIS: Final = (
     Api(READ_SECURITY, "ReadSecurity", 0, 0, parks=True),
     Api(WRITE_SECURITY, "WriteSecurity", 0, 0, parks=True),
     Api(LOG_ENDS, "LogEnds", 0, 0),
+    Api(GROUPS_WITH_SETTINGS, "GroupsWithSettings", 0, 0, parks=True),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}

@@ -21,7 +21,12 @@ from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Promised, Written
-from muster.coordinator.replication.wire import about_ends, about_security, translate, translate_controller
+from muster.coordinator.replication.wire import (
+    about_ends,
+    about_security,
+    translate,
+    translate_controller,
+)
 from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
 from muster.coordinator.replication.wire.guard import NodesOnly, Who
 from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
@@ -208,6 +213,9 @@ class Handlers:
     async def log_ends(self, request: Any, call: KafkaCall) -> Any:
         asked = about_ends.ends_asked(request)
         return about_ends.ends_refused() if asked is None else about_ends.ends_response(self._desk.log_ends(asked))
+
+    async def groups_with_settings(self, request: Any, call: KafkaCall) -> Any:
+        return about_ends.groups_response(await self._desk.groups_with_settings(), request.most)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return translate_controller.noted_response(await self._desk.note(translate_controller.noted(request)))

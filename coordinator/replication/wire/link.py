@@ -21,12 +21,18 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.replication.wire import about_ends, about_security, translate, translate_controller
+from muster.coordinator.replication.wire import (
+    about_ends,
+    about_security,
+    translate,
+    translate_controller,
+)
 from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
+    GroupsWithSettings,
     LogEnd,
     LogsAsked,
     Noted,
@@ -212,6 +218,10 @@ class Link(asyncio.Protocol):
 
     async def log_ends(self, asked: LogsAsked, *, deadline_s: float) -> Sequence[LogEnd]:
         return await self.ask("LogEnds", about_ends.ends_request(asked), deadline_s, about_ends.ends_answered)
+
+    async def groups_with_settings(self, *, deadline_s: float) -> GroupsWithSettings:
+        answer = about_ends.groups_answered
+        return await self.ask("GroupsWithSettings", about_ends.groups_request(), deadline_s, answer)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
         """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in

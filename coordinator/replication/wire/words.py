@@ -108,6 +108,13 @@ class LogEnd(NamedTuple):
     offset: int
 
 
+class GroupsWithSettings(NamedTuple):
+    """Those that the answering node coordinates. error: why it cannot tell all of them."""
+
+    error: ErrorCode = ErrorCode.NONE
+    groups: tuple[str, ...] = ()
+
+
 class Desk(Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
@@ -153,3 +160,5 @@ class Desk(Protocol):
     def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
         """Of those that this node leads, and of which it knows."""
         ...
+
+    async def groups_with_settings(self) -> GroupsWithSettings: ...

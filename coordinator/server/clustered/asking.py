@@ -14,6 +14,7 @@ from muster.coordinator.core.effects import SettingsReply
 from muster.coordinator.core.events import AlterSettings, DescribeSettings
 from muster.coordinator.edge.cluster import FORWARDED, GRPC, Answer, Cluster, NodeAt, at
 from muster.coordinator.errors import ErrorCode, NotNow, NotThere
+from muster.coordinator.replication.asks_ends import AsksByDoor
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
     AlterGroupSettingsRequest,
     AlterGroupSettingsResponse,
@@ -75,9 +76,13 @@ class Channels:
 class AsksElsewhere:
     """See `edge.cluster.Elsewhere`."""
 
-    def __init__(self, cluster: Cluster, channels: Channels) -> None:
+    def __init__(self, cluster: Cluster, channels: Channels, by_door: AsksByDoor) -> None:
         self._cluster = cluster
         self._channels = channels
+        self._by_door = by_door
+
+    async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
+        return await self._by_door.groups_with_settings(node)
 
     async def settings(self, shard: int, event: DescribeSettings | AlterSettings) -> SettingsReply:
         node = self._cluster.coordinator(shard, GRPC)

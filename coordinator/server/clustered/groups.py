@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any, Final, Protocol
 
-from muster.coordinator.core import effects
+from muster.coordinator.core import effects, events
 from muster.coordinator.edge.cluster import GRPC, Cluster, leads
-from muster.coordinator.errors import Draining, ErrorCode, NotNow
+from muster.coordinator.errors import Draining, ErrorCode, NotNow, Overloaded
+from muster.coordinator.replication.wire.words import GroupsWithSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.clustered.metadata import CUT_OFF
 from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.messages import answers, shape
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.coordinator.server.service.sharing import MEMBERS_PER_STREAM
@@ -93,3 +95,15 @@ class ClusterGroupCoordinator(GroupCoordinator):
         """Raises Draining, at which clients look for the coordinator."""
         if not leads(self._cluster, self._shard_of(group_id)):
             raise Draining(f"this node does not coordinate group '{group_id}'; find the coordinator again")
+
+
+async def groups_with_settings(driver: Driver, cluster: Cluster, shards: int) -> GroupsWithSettings:
+    """Of the groups that this node coordinates; a code where one of their shards cannot tell."""
+    here = [shard for shard in range(shards) if leads(cluster, shard)]
+    questions = [(shard, events.ListSettings(driver.next_id())) for shard in here]
+    try:
+        replies = await driver.ask_all(questions, effects.ListSettingsReply)
+    except (Draining, Overloaded):
+        return GroupsWithSettings(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    refused = next((reply.code for reply in replies if reply.code is not ErrorCode.NONE), ErrorCode.NONE)
+    return GroupsWithSettings(refused, tuple(group for reply in replies for group in reply.group_ids))

@@ -32,7 +32,7 @@ from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.ends import EndsElsewhere
 from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
-from muster.coordinator.replication.shards.coordinating import Coordinating, Driver
+from muster.coordinator.replication.shards.coordinating import Coordinating
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
 from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
@@ -46,7 +46,7 @@ from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.clustered.asking import AsksElsewhere, Channels, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.clustered.figures import Figures
-from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
+from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator, groups_with_settings
 from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.noting import tell_election
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from muster.coordinator.replication.wire.guard import Who
+    from muster.coordinator.server.driver.drive import Driver
     from muster.coordinator.server.security.tls.listeners import Certificates
     from muster.coordinator.server.service.session import Sessions
     from muster.storage.broker.broker import Broker
@@ -211,8 +212,8 @@ class Joined:
         await ids.begin()
         self.broker = LedBroker(broker, self.side, ids.new_ids, ids.new_fence)
         self._channels = channels = Channels(self.view, credentials_of(self._certificates))
-        self.view.elsewhere = AsksElsewhere(self.view, channels)
         self._asks_ends = asks = AsksByDoor(self.side.image, self.side.calling)
+        self.view.elsewhere = AsksElsewhere(self.view, channels, asks)
         self._ends = EndsElsewhere(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()
         self.broker.asks_elsewhere(self._ends)
@@ -240,7 +241,7 @@ class Joined:
     def coordinate(
         self,
         engine: Engine,
-        driver: Driver,
+        driver: "Driver",
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
         sessions: "Sessions",
@@ -255,6 +256,7 @@ class Joined:
         if self._settings.offsets_warm_replicas:
             warming = Warming(self.group_log, self.shards, engine.new_core, lambda: self.side.replicas.copies)
         self._coordinating.start(engine, driver, clock_ms, warming)
+        self.side.desk.groups = partial(groups_with_settings, driver, self.view, self.shards)
         self.side.failure.add_done_callback(self._side_failed)
 
     # What its gRPC door offers.

@@ -125,6 +125,9 @@ def test_settings_of_a_group_are_had_from_any_node(cluster: ClusterNodes) -> Non
         )
         for answer in ask_each(cluster, "DescribeConfigs", 4, resources=[wanted]):
             assert (answer.results[0].error_code, answer.results[0].configs[0].value) == (0, value)
+    # Kafka's admin client asks one node, whichever has least to do, which groups have settings.
+    for answer in ask_each(cluster, "ListConfigResources", 1, resource_types=[32]):
+        assert (answer.error_code, [row.resource_name for row in answer.config_resources]) == (0, [GROUP])
 
 
 def test_the_page_of_a_group_is_at_its_coordinator(cluster: ClusterNodes) -> None:

@@ -68,7 +68,15 @@ def assert_same(theirs: Any, ours: Any, path: str) -> None:
 GONE = {"Fetch": range(4), "ListOffsets": range(1)}
 """Versions that Kafka 4 no longer has, nor kio; consumers of their time are the judges (tests/interop)."""
 
-UNKNOWN = ("ControlledShutdown", "ClusterState", "NoteElections", "ReadSecurity", "WriteSecurity", "LogEnds")
+UNKNOWN = (
+    "ControlledShutdown",
+    "ClusterState",
+    "NoteElections",
+    "ReadSecurity",
+    "WriteSecurity",
+    "LogEnds",
+    "GroupsWithSettings",
+)
 """What Kafka 4 no longer has, and what is ours alone; of the first Kafka 3.9's own classes are the judges
 (tests/vectors/wire)."""
 

@@ -285,4 +285,5 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "ReadSecurity": 0,
         "WriteSecurity": 0,
         "LogEnds": 0,
+        "GroupsWithSettings": 0,
     }

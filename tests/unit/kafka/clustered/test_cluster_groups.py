@@ -171,8 +171,31 @@ class Others:
             return SettingsReply(ErrorCode.INVALID_UPDATE_VERSION, "it has another version")
         return SettingsReply(version=4, values=values, defaults={"handoff.timeout.ms": 0})
 
+    code = ErrorCode.NONE
+
+    async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
+        return self.code, () if self.code else (f"of-node-{node}",)
+
     async def forwarded(self, *_: Any) -> Any:
         raise NotImplementedError("nobody scales by Kafka's protocol")
+
+
+def test_whoever_is_asked_which_groups_have_settings_asks_the_others() -> None:
+    """Kafka's admin client asks one node, whichever has least to do."""
+    cluster, others = ThreeNodes(SHARDS), Others()
+    cluster.view.elsewhere = others
+
+    async def story(node: MemoryNode, ask: Asked) -> None:
+        await configure(ask, group_of(HERE))
+        answer = await ask("ListConfigResources", 1, resource_types=[32])
+        names = [row.resource_name for row in answer.config_resources]
+        assert (answer.error_code, group_of(HERE) in names) == (0, True)
+        assert [name for name in names if name.startswith("of-node-")], "of whoever leads the others"
+        others.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        answer = await ask("ListConfigResources", 1, resource_types=[32])
+        assert (answer.error_code, list(answer.config_resources)) == (15, []), "a part is not the whole"
+
+    play(story, cluster)
 
 
 def test_settings_of_a_group_are_told_and_changed_by_its_coordinator_whoever_is_asked() -> None:

@@ -4,12 +4,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from muster.coordinator.bench.kafka.broker import KAFKA
 from muster.coordinator.bench.kafka.maven import NotFetched, jars
-from tests.interop.kafka_broker import kafka_broker
+from tests.interop.kafka_broker import free_port, kafka_broker
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +26,38 @@ def kafka_classpath() -> str:
         pytest.skip(why)
 
 
+PASSWORD = "correct-horse"
+ASKING = """
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{control}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
+  required user_muster="{password}";
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=\\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=\\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+
+
+class RealKafka(NamedTuple):
+    """A broker's addresses: where nobody is asked who he is, and where everybody is."""
+
+    address: str
+    asking: str
+
+
 @pytest.fixture(scope="session")
-def kafka(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker, for all tests of a run: each has a cluster name of its own."""
+def real_kafka(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """One broker for all tests of a run: each has a cluster name of its own."""
     place: Path = tmp_path_factory.mktemp("upstream") / "kafka"
-    with kafka_broker(kafka_classpath, place) as address:
-        yield address
+    sasl = free_port()
+    more = ASKING.replace("{sasl}", str(sasl)).replace("{password}", PASSWORD)
+    with kafka_broker(kafka_classpath, place, more) as address:
+        yield RealKafka(address, f"127.0.0.1:{sasl}")
+
+
+@pytest.fixture
+def kafka(real_kafka: RealKafka) -> str:
+    return real_kafka.address

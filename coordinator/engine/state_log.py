@@ -3,7 +3,7 @@
 Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.ownership`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from muster.coordinator.engine.writing import fitting
 from muster.coordinator.ownership.facts import Record
@@ -11,6 +11,47 @@ from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
 LEDGER = b"{"
 """So begin the ledger's keys (S2)."""
+
+THIN_OUT_FROM = 500_000
+"""Records of a shard, from which on those that a later one of their key replaces are let go of while it is read. The
+loader does so in any case: below that it would be done twice."""
+
+
+class Held:
+    """What counts of a shard, as it was read. Of each key only the newest is kept, once there is much of it."""
+
+    __slots__ = ("_count", "_most", "_portions")
+
+    def __init__(self) -> None:
+        self._portions: list[Sequence[Record]] = []
+        self._count = 0
+        self._most = THIN_OUT_FROM
+
+    def add(self, records: Sequence[Record]) -> None:
+        self._portions.append(records)
+        self._count += len(records)
+        if self._count > self._most:
+            self._thin_out()
+
+    def told(self, *, ledger: bool) -> Iterator[KeyValue]:
+        """The ledger's, or the groups'."""
+        return (
+            KeyValue(record.key or b"", record.value, record.offset)
+            for records in self._portions
+            for record in records
+            if ((record.key or b"")[:1] == LEDGER) is ledger
+        )
+
+    def _thin_out(self) -> None:
+        newest: dict[bytes, Record] = {}
+        for records in self._portions:
+            for record in records:
+                key = record.key or b""
+                newest.pop(key, None)
+                newest[key] = record
+        self._portions = [list(newest.values())]
+        self._count = len(newest)
+        self._most = max(THIN_OUT_FROM, 2 * self._count)
 
 
 class StateLog:
@@ -21,7 +62,7 @@ class StateLog:
         """batch_bytes: what one batch has room for (S1)."""
         self.batch_bytes = batch_bytes
         self._turns: dict[int, list[Entry]] = {}
-        self._read: dict[int, dict[bytes, KeyValue]] = {}
+        self._read: dict[int, Held] = {}
 
     # -- GroupLog ---------------------------------------------------------------------------------------------------
 
@@ -35,16 +76,16 @@ class StateLog:
         """Kafka's acknowledgements come by themselves (A5)."""
 
     def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
-        return (record for record in self._loaded(shard) if not record.key.startswith(LEDGER))
+        return self._loaded(shard).told(ledger=False)
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
-        return (record for record in self._loaded(shard) if record.key.startswith(LEDGER))
+        return self._loaded(shard).told(ledger=True)
 
-    def _loaded(self, shard: int) -> Iterable[KeyValue]:
+    def _loaded(self, shard: int) -> Held:
         read = self._read.get(shard)
         if read is None:
             raise LogFailed(f"shard {shard} is not read yet")
-        return read.values()
+        return read
 
     # -- for Owning -------------------------------------------------------------------------------------------------
 
@@ -54,19 +95,15 @@ class StateLog:
 
     def begin(self, shard: int) -> None:
         """What counts of the shard is about to be told, from its start."""
-        self._read[shard] = {}
+        self._read[shard] = Held()
 
-    def hold(self, shard: int, records: Iterable[Record]) -> None:
-        """These count, and are behind those before: of each key the newest is kept until the load."""
-        read = self._read[shard]
-        for record in records:
-            key = record.key or b""
-            read.pop(key, None)
-            read[key] = KeyValue(key, record.value, record.offset)
+    def hold(self, shard: int, records: Sequence[Record]) -> None:
+        """These count, and are behind those before; kept until the load."""
+        self._read[shard].add(records)
 
     def ready(self, shard: int) -> None:
         """All that counts has been told, be it nothing."""
-        self._read.setdefault(shard, {})
+        self._read.setdefault(shard, Held())
 
     def let_go(self, shard: int) -> None:
         """What was read is loaded, or nobody wants it any more."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.engine import state_log
 from muster.coordinator.engine.reading import seen
 from muster.coordinator.engine.starting import Unusable, Wanted, usable
 from muster.coordinator.engine.state_log import StateLog
@@ -212,13 +213,17 @@ def test_markers_are_told_from_records() -> None:
     assert told[0].producer == Producer(9, 1)
 
 
-def test_what_was_read_is_given_once_for_each_key_and_the_ledger_apart() -> None:
+@pytest.mark.parametrize("most", [1, 1_000])
+def test_what_was_read_is_given_as_it_was_and_the_ledger_apart(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much of it is thinned out: of each key the newest stays."""
+    monkeypatch.setattr(state_log, "THIN_OUT_FROM", most)
     log = StateLog(1_000)
     with pytest.raises(LogFailed, match="shard 0 is not read yet"):
         log.read_groups(0)
     log.begin(0)
     log.hold(0, [Read(b"\0a", b"1", 0), Read(b"{l}", b"x", 1), Read(b"\0b", b"2", 2), Read(b"\0a", b"3", 3)])
-    assert list(log.read_groups(0)) == [KeyValue(b"\0b", b"2", 2), KeyValue(b"\0a", b"3", 3)]
+    kept = [KeyValue(b"\0b", b"2", 2), KeyValue(b"\0a", b"3", 3)]
+    assert list(log.read_groups(0)) == (kept if most == 1 else [KeyValue(b"\0a", b"1", 0), *kept])
     assert list(log.read_ledger(0)) == [KeyValue(b"{l}", b"x", 1)]
 
 

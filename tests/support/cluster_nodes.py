@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,8 +56,11 @@ class ClusterNodes:
         return "\n".join(f"node {number}: {node.log_tail()}" for number, node in self.nodes.items())
 
     def start(self) -> None:
-        for node in self.nodes.values():
-            node.start()
+        """The first becomes controller; the others start beside each other."""
+        first, *others = self.nodes.values()
+        first.start()
+        with ThreadPoolExecutor(max(1, len(others))) as beside:
+            list(beside.map(NodeProcess.start, others))
 
     def until_session_is_over(self, number: int) -> None:
         """Of a node that was killed: its registration is gone."""

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -91,6 +92,20 @@ class Secured:
         if node not in self._admins:
             self._admins[node] = AdminClient(of(self.cluster.nodes[node].kafka_address, "admin", "correct horse"))
         return self._admins[node]
+
+    def until_done(self, node: int, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
+        """By a client of its own for each try. One of librdkafka that was told of a controller when that had just died
+        waits for it to come back, and asks again only after topic.metadata.refresh.interval.ms."""
+        patience = Patience(PATIENCE_S)
+        while True:
+            admin = AdminClient(of(self.cluster.nodes[node].kafka_address, "admin", "correct horse"))
+            try:
+                for result in ask(admin).values():
+                    result.result(PATIENCE_S)
+                return
+            except KafkaException:
+                if not patience.lasts():
+                    raise
 
     def sees(self, node: int) -> bool:
         """Whether alice may see the topic, as this node has it; LookupError where she is not known there."""
@@ -192,8 +207,7 @@ def test_what_is_taken_from_somebody_at_one_node_is_taken_at_all_of_them(secured
             break
         except AssertionError:
             assert patience.lasts(), "node 3 to know the token"
-    for result in secured.admin(3).delete_acls([each_of(denied[0])]).values():
-        result.result(PATIENCE_S)
+    secured.until_done(3, lambda admin: admin.delete_acls([each_of(denied[0])], request_timeout=5))
     print("granted again", secured.until_all((2, 3), seen=True))
     muster("tokens", "revoke", "--bootstrap", nodes[3].address, made["token_id"], token=secured.token)
     nodes[1].start()

@@ -2,6 +2,7 @@
 
 What a broker does with a batch: epochs, sequences, the five latest batches of a producer, markers; what it forgets of
 producers that write nothing; what a change of leader may take away; what the cleaner keeps. Codes are Kafka's numbers.
+`tests/integration/engine/test_model_and_truth.py` asks a real broker the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from muster.coordinator.ownership.facts import Acked, Producer, Read
 from muster.coordinator.ownership.voids import Seen
 
-NONE, NOT_LEADER, OUT_OF_ORDER, DUPLICATE, OLD_EPOCH, TXN_STATE = 0, 6, 45, 46, 47, 48
+NONE, OUT_OF_ORDER, OLD_EPOCH, TXN_STATE = 0, 45, 47, 48
 REMEMBERED = 5
 
 Pair = tuple[bytes, bytes | None]
@@ -39,7 +40,8 @@ class Stored:
 
 
 class Partition:
-    """Batches by offset. committed: the high watermark, up to which readers see."""
+    """Batches by offset. committed: the high watermark, up to which readers see. added: ids of producers in whose open
+    transaction it is."""
 
     def __init__(self, leader: int = 0, *, expiration_ms: int = 1 << 60) -> None:
         self.leader = leader
@@ -48,6 +50,7 @@ class Partition:
         self.end = 0
         self.committed = 0
         self.producers: dict[int, Known] = {}
+        self.added: set[int] = set()
         self.cleaned = 0
 
     # Writing.
@@ -67,11 +70,13 @@ class Partition:
                     if (first, end) == (sequence, last):
                         return Acked(NONE, offset)
                 if known.last is not None and sequence != known.last + 1:
-                    return Acked(DUPLICATE if last <= known.last else OUT_OF_ORDER)
+                    return Acked(OUT_OF_ORDER)
             elif sequence != 0:
                 return Acked(OUT_OF_ORDER)
             if known.open_at is not None and not transactional:
                 return Acked(TXN_STATE)
+        if transactional and producer.id not in self.added:
+            return Acked(TXN_STATE)
         offset = self.end
         records = [Read(key, value, offset + at) for at, (key, value) in enumerate(pairs)]
         self._store(Stored(Seen(offset, offset + len(pairs), producer, records, transactional), sequence, now_ms))
@@ -83,6 +88,7 @@ class Partition:
         if known is not None and producer.epoch < known.epoch:
             return Acked(OLD_EPOCH)
         offset = self.end
+        self.added.discard(producer.id)
         self._store(Stored(Seen(offset, offset + 1, producer, (), True, commits), -1, now_ms))
         return Acked(NONE, offset)
 

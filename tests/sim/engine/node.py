@@ -133,6 +133,7 @@ class Node:
     def own(self, event: Any) -> None:
         for effect in self.shards.step(event, self.now_ms):
             SHARD[type(effect)](self, effect)
+        self.world.check.step()
         for shard in self.stores:
             self._release(shard)
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -20,6 +20,10 @@ SESSION_MS = 3_000
 LAG_MS = 12_000
 """min.compaction.lag.ms: longer than anything that is to be repaired stays unseen."""
 KEYS = 3
+FAULTS = (
+    *("freeze", "kill", "drain", "cut", "elect", "elect", "away", "slow"),
+    *("trouble", "forget", "clean", "expire", "all"),
+)
 
 
 @dataclass
@@ -90,11 +94,13 @@ class Brokers:
 class World:
     name = "muster"
 
-    def __init__(self, seed: int, *, shards: int = 4, nodes: int = 3, duration_ms: int = 45_000) -> None:
+    def __init__(
+        self, seed: int, *, shards: int = 4, nodes: int = 3, duration_ms: int = 45_000, faults: Sequence[str] = FAULTS
+    ) -> None:
         self.seed, self.random, self.shards = seed, Random(seed), shards
         self.session_ms = SESSION_MS
         self.now_ms = 0.0
-        self.duration_ms = duration_ms
+        self.duration_ms, self.faults = duration_ms, faults
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self.events = 0
@@ -217,23 +223,7 @@ class World:
             return
         shard, node = self.random.randrange(self.shards), self.random.choice(list(self.nodes))
         alive = self.nodes[node].awake
-        what = self.random.choice(
-            (
-                "freeze",
-                "kill",
-                "drain",
-                "cut",
-                "elect",
-                "elect",
-                "away",
-                "slow",
-                "trouble",
-                "forget",
-                "clean",
-                "expire",
-                "all",
-            )
-        )
+        what = self.random.choice(self.faults)
         self.census[what] += 1
         if what in ("freeze", "kill", "drain") and alive:
             getattr(self, what)(node)
@@ -330,6 +320,7 @@ class World:
         partition, producer = self.partitions[shard], Producer(1_000 + self.clients, 0)
         # Commits of transactions, and plain ones of the same keys.
         pairs = [(b"txn-%d" % self.random.randrange(KEYS), b"%d" % self.clients)]
+        partition.added.add(producer.id)
         partition.append(producer, 0, pairs, self.whole_ms, transactional=True)
         partition.committed = max(partition.committed, partition.end)
 

@@ -306,7 +306,9 @@ def test_a_member_joins_syncs_beats_and_leaves_by_its_instance() -> None:
         joined = await member.join("", 10_000, 10_000, {"muster-1": b"bid"})
         assert (joined.generation_id, joined.member_id) == (4, "m")
         assert bytes((await member.sync("m", 4, "muster-1", {"m": b"map"}, 10_000)).assignment) == b"map"
-        assert (await member.heartbeat("m", 4), await member.leave()) == (27, 82)
+        assert (await member.heartbeat("m", 4), await member.leave("m")) == (27, 82)
+        (gone,) = one.of("LeaveGroup")
+        assert [(each.member_id, each.group_instance_id) for each in gone.members] == [("m", "node-2")]
         (asked,) = one.of("JoinGroup")
         assert (asked.group_instance_id, asked.session_timeout_ms, asked.protocol_type) == ("node-2", 10_000, "muster")
 

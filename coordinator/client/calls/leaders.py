@@ -152,6 +152,10 @@ class Leaders:
         """Whether there is no such topic, by the last word on it."""
         return topic in self._missing
 
+    def doubt_missing(self, topics: Iterable[str]) -> None:
+        """They may have been made since it was said that there are none: the next look tells."""
+        self._missing.difference_update(topics)
+
     def why_not(self, tp: TopicPartition) -> Refused:
         """What to say of a partition that has no route."""
         about = f"{tp[0]}-{tp[1]}"

@@ -22,6 +22,7 @@ async def at_leaders(
     leaders = transport.leaders
     patience = Patience(transport, timeout_ms)
     left = list(places)
+    leaders.doubt_missing(tp[0] for tp in left)
     while left:
         by_leader, unknown = leaders.routed(left)
         for tp in unknown:

@@ -244,6 +244,23 @@ def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
     play(story)
 
 
+def test_a_topic_that_was_not_there_is_asked_for_again() -> None:
+    """A consumer that subscribed before its topic was made was given partitions, and never found where to begin."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.topic("other", 1)
+        async with admin(cluster) as operator:
+            await operator.list_offsets({("other", 0): -1})
+            with pytest.raises(UnknownTopic, match="later-0"):
+                await operator.list_offsets({("later", 0): -1})
+            cluster.topic("later", 2)
+            cluster.append("later", 0, batch(b"a"))
+            ends = await operator.list_offsets({("later", 0): -1})
+            assert [at.offset for at in ends.values()] == [1]
+
+    play(story)
+
+
 def test_a_group_that_is_not_there_is_refused_by_its_coordinator() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         cluster.coordinators["g"] = 3

@@ -16,6 +16,7 @@ WARM_UP_S = 0.7
 ROUND_S = 1.5
 ROUNDS = 5
 GOAL = 0.8
+SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.max.session.timeout.ms": "1800000"}
 
 
 @dataclass(slots=True)
@@ -27,8 +28,7 @@ class Target:
 
 
 def measure(name: str, home: str) -> Iterator[Row]:
-    settings = {"group.initial.rebalance.delay.ms": "500", "group.max.session.timeout.ms": "1800000"}
-    with pinned(LOAD_CORE), node(home, settings) as ours, server(["-m", "muster.coordinator.bench.echo"]) as bare:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as ours, server(["-m", "muster.coordinator.bench.echo"]) as bare:
         costs = asyncio.run(interleaved(ours, bare))
     value, peer = (statistics.median(cost) for cost in costs)
     yield less_is_better(name, value, "us CPU/RPC", "bare grpc.aio echo of the same messages", peer, GOAL)

@@ -6,11 +6,13 @@ from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading
 from muster.coordinator.bench.cases import Measure, measured
 from muster.coordinator.bench.observed import encrypted, following, metrics, scrape, secured
 from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.sessions import idle, sharing
 from muster.coordinator.bench.stall import measure as stall
 from muster.coordinator.bench.stall import startup
 
 CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,
+    "heartbeats on a shared stream": sharing.measure,
     "owned again": handover.measure,
     "handover": warm.measure,
     "loading offsets": loading.measure,
@@ -26,6 +28,7 @@ CASES: dict[str, Measure] = {
     "pages": pages.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
+    "idle pushed members": idle.measure,
 }
 
 

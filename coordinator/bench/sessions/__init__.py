@@ -1,0 +1,1 @@
+"""What members on session streams cost a node."""

@@ -1,0 +1,88 @@
+"""Many members on one stream against a call for each heartbeat: processor time of the server, in the same run."""
+
+import asyncio
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from muster.coordinator.bench.heartbeat import MEMBERS, ROUND_S, ROUNDS, SETTINGS, WARM_UP_S, Target, joined, one_round
+from muster.coordinator.bench.members import SERVICE, Member, Wire
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+GOAL = 5.0
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
+        shared, unary = asyncio.run(interleaved(server))
+    case = f"{name}, {MEMBERS} members at a time"
+    yield less_is_better(case, shared, "us CPU/heartbeat", "a call each, in the same run", unary, GOAL)
+
+
+async def interleaved(server: Server) -> tuple[float, float]:
+    """Microseconds of the server for a heartbeat: with all others in a frame, and by a call of its own."""
+    target = await joined(server)
+    wire = Wire(server.address)
+    shared = SharedWire(wire)
+    await shared.greet(target.members)
+    together, unary = [], []
+    await one_round(target, WARM_UP_S)
+    await shared_round(target, shared, WARM_UP_S)
+    for _ in range(ROUNDS):
+        together.append(await shared_round(target, shared, ROUND_S))
+        unary.append(await one_round(target, ROUND_S))
+    shared.close()
+    await wire.close()
+    for member in target.members:
+        await member.wire.close()
+    return statistics.median(together), statistics.median(unary)
+
+
+class SharedWire:
+    """One stream, and the members that speak on it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._stream: Any = wire.channel.stream_stream(SERVICE + "SharedSession")()
+        self._heartbeats: list[pb.MemberRequest] = []
+
+    async def greet(self, members: list[Member]) -> None:
+        """All come, and have heard that they are known."""
+        hellos = [
+            pb.SessionRequest(hello=pb.SessionHello(group_id=each.group_id, member_id=each.member_id))
+            for each in members
+        ]
+        await self._say([pb.MemberRequest(member=number, request=hello) for number, hello in enumerate(hellos)])
+        await self._hear(len(members))
+        for number, member in enumerate(members):
+            request = pb.SessionRequest(
+                request_number=1, heartbeat=pb.HeartbeatRequest(generation_id=member.generation)
+            )
+            self._heartbeats.append(pb.MemberRequest(member=number, request=request))
+
+    async def beat(self) -> int:
+        """All members beat and hear the answer; how many."""
+        await self._say(self._heartbeats)
+        await self._hear(len(self._heartbeats))
+        return len(self._heartbeats)
+
+    def close(self) -> None:
+        self._stream.cancel()
+
+    async def _say(self, words: list[pb.MemberRequest]) -> None:
+        await self._stream.write(pb.SharedSessionRequest(requests=words).SerializeToString())
+
+    async def _hear(self, count: int) -> None:
+        while count > 0:
+            for heard in pb.SharedSessionResponse.FromString(await self._stream.read()).responses:
+                refused = heard.HasField("ended") or heard.response.heartbeat.error_code
+                assert not refused, f"a healthy member was told: {heard}"
+                count -= 1
+
+
+async def shared_round(target: Target, shared: SharedWire, seconds: float) -> float:
+    watch, before, done = Stopwatch(), target.server.cpu_s(), 0
+    while watch.read() < seconds:
+        done += await shared.beat()
+    return (target.server.cpu_s() - before) / done * 1e6

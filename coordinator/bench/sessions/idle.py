@@ -6,6 +6,8 @@ one such time, so that everybody has spoken once, after one in which all streams
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from muster.coordinator.bench.crowd import Crowd
 from muster.coordinator.bench.growth import PUSHED, SETTINGS, WIRES
@@ -27,8 +29,17 @@ def measure(name: str, home: str) -> Iterator[Row]:
     yield less_is_better(case, percent, "% of a core", "limit", MOST_PERCENT, 1.0)
 
 
+@dataclass(slots=True)
 class Answered(PushedMember):
     """It asks for an answer to each heartbeat, as our clients do."""
+
+    welcomed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Its stream is open: within the next interval it beats."""
+
+    async def _welcome(self, stream: Any) -> float:
+        told_s = await PushedMember._welcome(self, stream)
+        self.welcomed.set()
+        return told_s
 
     def _beat(self) -> pb.SessionRequest:
         return pb.SessionRequest(request_number=1, heartbeat=pb.HeartbeatRequest(generation_id=self.generation))
@@ -40,7 +51,7 @@ async def idle(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_
         for member in crowd.members:
             member.session_timeout_ms = SESSION_MS
         await crowd.join()
-        await asyncio.sleep(interval_s)
+        await crowd.done(member.welcomed.wait() for member in crowd.members if isinstance(member, Answered))
         messages, watch, before = crowd.messages, Stopwatch(), server.cpu_s()
         await asyncio.sleep(interval_s)
         percent = 100 * (server.cpu_s() - before) / watch.read()

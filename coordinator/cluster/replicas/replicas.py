@@ -196,7 +196,7 @@ class Replicas(Roles):
         """A log that this node leads has grown."""
         led = self.led[place]
         led.leader.appended(led.half, led.log.end)
-        self.serving.happened(place)
+        self.serving.grew(place)
 
     def begins(self, place: TopicPartition) -> None:
         """A log that this node leads may begin later than before: retention, or DeleteRecords, took what lay there."""

@@ -12,7 +12,7 @@ from muster.coordinator.cluster.replicas.messages import (
     FetchItem,
     Forgotten,
 )
-from muster.coordinator.cluster.replicas.serving import NO_HURRY_MS
+from muster.coordinator.cluster.replicas.serving import GATHER_MS, NO_HURRY_MS
 from muster.coordinator.errors import ErrorCode
 from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, copy_once, two
 
@@ -132,3 +132,54 @@ def test_l7_a_high_watermark_alone_waits_a_moment_for_records_to_go_along_with()
     assert not answers
     [part] = gets(1 + NO_HURRY_MS).parts
     assert (len(part.records), part.high_watermark) == (0, 4)
+
+
+class Loaded:
+    """A follower that keeps up with a leader that writes while it copies."""
+
+    def __init__(self) -> None:
+        self.leader, self.follower = two()
+        self.answers: list[FetchAnswer] = []
+        for _ in range(3):
+            copy_once(self.leader, self.follower)
+
+    def asks(self, now_ms: int) -> None:
+        [(_, request)] = self.follower.replicas.requests(now_ms)
+        self.leader.replicas.fetch(request, self.answers.append, 10_000, now_ms)
+
+    def gets(self, now_ms: int) -> int | None:
+        """How many records; None while it waits."""
+        self.leader.replicas.serving.wake(now_ms)
+        if not self.answers:
+            return None
+        answer = self.answers.pop()
+        self.follower.replicas.answered(HERE, self.follower.replicas.fetchers[HERE]._under_way, answer, now_ms)
+        self.follower.flushes(self.follower.replicas.unkept())
+        return sum(len(part.records) for part in answer.parts)
+
+
+def test_l7_who_keeps_up_and_finds_records_gets_those_with_them_that_come_within_a_moment() -> None:
+    """Half as many fetches, and flushes, for as many records: what a fetch commits lets producers send more."""
+    loaded = Loaded()
+    loaded.asks(0)
+    loaded.leader.writes(1)
+    assert loaded.gets(0) == 1, "who waits is told of records at once"
+    loaded.leader.writes(1)
+    loaded.asks(0)
+    assert loaded.gets(0) is None
+    loaded.leader.writes(2)
+    assert loaded.gets(0) == 3
+    loaded.leader.writes(1)
+    loaded.asks(1)
+    assert loaded.gets(GATHER_MS) is None
+    assert loaded.leader.replicas.serving.next_ms(1) == 1 + GATHER_MS
+    assert loaded.gets(1 + GATHER_MS) == 1, "nothing has come within that time"
+
+
+def test_l7_who_is_behind_waits_for_nothing() -> None:
+    loaded = Loaded()
+    loaded.asks(0)
+    loaded.leader.writes(90)
+    assert loaded.gets(0) == 64, "a part has no room for more"
+    loaded.asks(0)
+    assert loaded.gets(0) == 26

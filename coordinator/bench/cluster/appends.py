@@ -3,6 +3,7 @@
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.bench.cluster.asking import Asking, Writer
@@ -16,6 +17,8 @@ BATCH_BYTES: Final = 15_000
 RECORDS: Final = 15
 MEGABYTES: Final = 60
 DEPTH: Final = 8
+"""Produces under way at a time. A node alone flushes about four of them at once; asked one by one it flushes for each,
+and a megabyte costs it three times as much."""
 ONE_BY_ONE: Final = 300
 WARM: Final = 200
 ROUNDS: Final = 3
@@ -34,15 +37,21 @@ def batch() -> bytes:
     return encode_turn([(b"", value[: BATCH_BYTES // RECORDS], None) for _ in range(RECORDS)], 0)
 
 
-async def costs(trio: Trio, factor: int) -> Cost:
-    """The medians of some rounds."""
-    asking = Asking(trio.addresses)
+async def costs(trios: Sequence[tuple[Trio, int]]) -> list[Cost]:
+    """Of each, with that many copies, the medians of some rounds. They take turns, so that what else the machine does
+    falls upon all of them."""
+    askings = [Asking(trio.addresses) for trio, _ in trios]
+    found: list[list[Cost]] = [[] for _ in trios]
     try:
-        await asking.make(TOPIC, 1, factor)
-        found = [await once(trio, asking) for _ in range(ROUNDS)]
-        return Cost(*map(statistics.median, zip(*found, strict=True)))
+        for (_, factor), asking in zip(trios, askings, strict=True):
+            await asking.make(TOPIC, 1, factor)
+        for _ in range(ROUNDS):
+            for (trio, _), asking, mine in zip(trios, askings, found, strict=True):
+                mine.append(await once(trio, asking))
+        return [Cost(*map(statistics.median, zip(*mine, strict=True))) for mine in found]
     finally:
-        asking.close()
+        for asking in askings:
+            asking.close()
 
 
 async def once(trio: Trio, asking: Asking) -> Cost:

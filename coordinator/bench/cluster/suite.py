@@ -91,8 +91,7 @@ def failover(wanted: Wanted, ours: Gap, theirs: Gap | None) -> Row:
 
 def copies(home: str) -> Iterator[Row]:
     with one_alone(made(home)) as alone, three_nodes(home) as nodes:
-        single = asyncio.run(appends.costs(alone, 1))
-        triple = asyncio.run(appends.costs(nodes, 3))
+        single, triple = asyncio.run(appends.costs([(alone, 1), (nodes, 3)]))
     peer = "the same node alone"
     yield cost("P3 copies: processor time of the leader", triple.leader_ms, "ms/MB", peer, single.leader_ms, 1.2)
     yield cost("P4 copies: processor time of all three", triple.all_ms, "ms/MB", peer, single.leader_ms, 1.7)

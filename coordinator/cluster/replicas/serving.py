@@ -207,9 +207,7 @@ class Serving:
             parked = session.parked
             if parked is not None:
                 self._release(session, now_ms)
-            if parked is not None and (
-                (session.news and now_ms >= session.gather_ms) or now_ms >= parked.until_ms
-            ):
+            if parked is not None and ((session.news and now_ms >= session.gather_ms) or now_ms >= parked.until_ms):
                 session.parked = None
                 late = now_ms >= parked.until_ms
                 if not self._answer(session, parked.reply, parked.number, [], now_ms, now=late):

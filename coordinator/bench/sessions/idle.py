@@ -1,7 +1,7 @@
 """Thousands of pushed members to whom nothing happens: what it costs a node that they live.
 
 Each says so every third of its session, spread over that time as members that started by chance are. It is measured for
-one such time, so that everybody has spoken once, after one in which all streams have been opened.
+one such time, so that everybody has spoken once, once all streams are open.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Members that are told at once: the same classic members, each with a session stream beside its calls."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.bench.members import SERVICE, Member
@@ -11,6 +11,9 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 @dataclass(slots=True)
 class PushedMember(Member):
     """Its heartbeats go up the stream, and it joins again when the stream says so."""
+
+    speaking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """gRPC takes one message of a stream at a time."""
 
     async def live(self, every_s: float, first_s: float) -> None:
         stream: Any = self.wire.channel.stream_stream(SERVICE + "Session")()
@@ -54,7 +57,8 @@ class PushedMember(Member):
     async def _say(self, stream: Any, request: pb.SessionRequest) -> None:
         data = request.SerializeToString()
         self.wire.count(len(data))
-        await stream.write(data)
+        async with self.speaking:
+            await stream.write(data)
 
     def _hello(self) -> pb.SessionHello:
         return pb.SessionHello(group_id=self.group_id, member_id=self.member_id)

@@ -20,6 +20,8 @@ SESSION_MS = 45_000
 """The clients' default."""
 INTERVAL_S = SESSION_MS / 3 / 1000
 MOST_PERCENT = 12.0
+OPENING = asyncio.Semaphore(500)
+"""Streams that are opened at a time: a node refuses the thousandth that has not said whose it is."""
 
 
 def measure(name: str, home: str) -> Iterator[Row]:
@@ -36,8 +38,13 @@ class Answered(PushedMember):
     welcomed: asyncio.Event = field(default_factory=asyncio.Event)
     """Its stream is open: within the next interval it beats."""
 
+    async def live(self, every_s: float, first_s: float) -> None:
+        await OPENING.acquire()
+        await PushedMember.live(self, every_s, first_s)
+
     async def _welcome(self, stream: Any) -> float:
         told_s = await PushedMember._welcome(self, stream)
+        OPENING.release()
         self.welcomed.set()
         return told_s
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.cluster_nodes import SESSION_MS, ClusterNodes, running_cluster
 from tests.support.cluster_reading import read_all
 from tests.support.pace import Patience
 
@@ -29,10 +29,14 @@ def cluster(zookeeper: str, tmp_path: Path) -> Iterator[ClusterNodes]:
 class Numbered:
     """A producer of numbered records, acks=all, and what was acknowledged to it."""
 
-    def __init__(self, cluster: ClusterNodes) -> None:
+    def __init__(self, cluster: ClusterNodes, replicas: tuple[int, ...] = ()) -> None:
+        """replicas: of every partition, its leader first; where the cluster would have them, if none are named."""
         self._cluster = cluster
-        self.admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
-        self.admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(PATIENCE_S)
+        # It asks whom it asked last, as long as the connection stands: one that is frozen is let go of by this.
+        given = {"bootstrap.servers": cluster.kafka_address, "socket.timeout.ms": 3_000, "log_level": 0}
+        self.admin = AdminClient(given)
+        placed = {"replica_assignment": [list(replicas)] * PARTITIONS} if replicas else {}
+        self.admin.create_topics([NewTopic(TOPIC, PARTITIONS, **placed)])[TOPIC].result(PATIENCE_S)
         self._producer = Producer(
             {"bootstrap.servers": cluster.kafka_address, "linger.ms": 5, "enable.idempotence": True, "log_level": 0}
             # A leader that stands still answers nothing: it asks who leads once this is over.
@@ -81,6 +85,9 @@ class Numbered:
                 assert patience.lasts(), self._cluster.log_tail()
             else:
                 return found
+
+    def leaders(self) -> set[int]:
+        return {each.leader for each in self._partitions().values()}
 
     def until_in_sync(self, replicas: int = 3) -> None:
         def whole() -> bool:
@@ -139,6 +146,26 @@ def test_a_frozen_leader_is_passed_by_and_does_no_harm_when_it_wakes(cluster: Cl
     cluster.thaw(frozen)
     work.send(600)
     work.until_in_sync()
+    work.check()
+
+
+def test_a_frozen_follower_and_a_frozen_controller_hold_nobody_up(cluster: ClusterNodes) -> None:
+    """Section 13.2: each by itself, for three sessions; one node leads all, and is neither."""
+    controller = cluster.controller()
+    leader, follower = (number for number in cluster.nodes if number != controller)
+    work = Numbered(cluster, replicas=(leader, follower, controller))
+    work.send(600)
+    for frozen in (follower, controller):
+        cluster.freeze(frozen)
+        three_sessions = Patience(3 * SESSION_MS / 1000)
+        while three_sessions.lasts():
+            work.send(PARTITIONS)
+        work.until_in_sync(2)
+        assert (cluster.controller() == frozen, work.leaders()) == (False, {leader})
+        cluster.thaw(frozen)
+        work.send(600)
+        work.until_in_sync()
+        assert work.leaders() == {leader}
     work.check()
 
 

@@ -153,7 +153,7 @@ class Walk:
 
     def set_minimum(self) -> None:
         if self.changes_minimum:
-            settings = {"min_insync_replicas": self.random.choice("12")}
+            settings = {"min_insync_replicas": self.random.choice("123")}
             old = self.store.topics["t"]
             changed = topic("t", REPLICAS, version=old.version, **settings)
             self.store.topics["t"] = replace(changed, partitions=old.partitions)

@@ -55,17 +55,15 @@ class Choice(NamedTuple):
     directory: str | None = None
 
 
-def look(state: State, now: Standing, cause: str, *, anew: bool = False, reset_elr: bool = False) -> Decision | None:
+def look(state: State, now: Standing, cause: str, *, anew: bool = False) -> Decision | None:
     """The state as it should be, or None. `cause` becomes the state's if somebody is elected.
 
-    anew: a leader that is live is elected again, in a new epoch, for it may be another life of its node. reset_elr: the
-    eligible replicas count no more, for the minimum that they rest on has changed (C5).
+    anew: a leader that is live is elected again, in a new epoch, for it may be another life of its node.
     """
     choice = choose(state, now)
     stays = choice.leader == state.leader and not (anew and choice.leader != NOBODY)
     isr = without_stopping(choice, now)
-    eligible = () if reset_elr else state.elr
-    elr = () if choice.clean is Clean.UNCLEAN else elr_after(eligible, state.isr, isr, now)
+    elr = () if choice.clean is Clean.UNCLEAN else elr_after(state.elr, state.isr, isr, now)
     if stays and set(isr) == set(state.isr) and set(elr) == set(state.elr):
         return None
     decided = revised(
@@ -163,8 +161,16 @@ def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
 
 def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: Standing) -> tuple[int, ...]:
     """C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the ISR
-    is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one."""
-    if len(isr) >= now.minimum or (not elr and before == isr):
+    is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one.
+
+    So a minimum that changes takes nobody away where the ISR is below both: nothing was committed without those who
+    are eligible by the one, nor is by the other. Where the ISR reaches the new one they go, before anybody is told of
+    it; where it grows to the old one they go, too, until its leader has heard of the new one. Kafka 4.1 clears all
+    of a topic's, whatever the ISR (KIP-966, ClearElrRecord): one record instead of a look at each partition, and
+    nobody there knows who has heard.
+    """
+    grown = not set(isr) <= set(before)
+    if len(isr) >= (min(now.minimum, now.lowest) if grown else now.minimum) or (not elr and before == isr):
         return ()
     may = (*elr, *before) if len(isr) < now.lowest else elr
     lost = (*now.foreign, *now.back)

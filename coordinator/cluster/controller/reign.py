@@ -51,7 +51,6 @@ class Work:
 
     shards: dict[TopicPartition, Reason] = field(default_factory=dict)
     rest: dict[Item, Reason] = field(default_factory=dict)
-    reset_elr: set[TopicPartition] = field(default_factory=set)
     mend: set[TopicPartition] = field(default_factory=set)
     """Shards whose halves differ in ZooKeeper."""
 
@@ -77,7 +76,6 @@ class Work:
 
     def forget(self, unit: TopicPartition) -> None:
         self.done(unit)
-        self.reset_elr.discard(unit)
         self.mend.discard(unit)
 
     @property

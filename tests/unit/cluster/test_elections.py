@@ -258,6 +258,37 @@ def test_another_minimum_empties_the_elr_before_it_is_told_c5(three: Reigning) -
     assert (new.configs, new.partitions[0].elr) == ({"min.insync.replicas": "1"}, ())
 
 
+def test_a_minimum_that_is_not_reached_leaves_the_elr_c5(three: Reigning) -> None:
+    """Who is eligible by 2 is so by 3: one alone commits by neither. Else a node that dies after the change would leave
+    nobody who may lead, though another one has all."""
+    three.see(gone=(1,))
+    three.see(gone=(2,))
+    assert three.led("t-0")[2:] == ((3,), (2,))
+    three.see_topic(topic("t", (1, 2, 3), min_insync_replicas="3"))
+    assert three.led("t-0")[2:] == ((3,), (2,))
+    three.hear()
+    three.see(n2=node(2, 202))
+    three.see(gone=(3,))
+    assert (three.led("t-0")[0], three.led("t-0")[2:]) == (2, ((2,), (3,)))
+
+
+def test_who_joins_up_to_the_minimum_that_the_leader_may_still_go_by_empties_the_elr_c5() -> None:
+    """Found by walks with minima of 3: a leader that had not heard of 3 committed by 2 with the one who had joined, and
+    who was eligible lacked that."""
+    story = Reigning().begin(topic("t", (1, 2, 3), min_insync_replicas="2"), on=nodes(1, 2, 3))
+    story.see(gone=(3,))
+    story.see(n3=node(3, 303))
+    story.hear()
+    story.see_topic(topic("t", (1, 2, 3), min_insync_replicas="3"))
+    story.see(gone=(2,))
+    assert story.led("t-0")[2:] == ((1,), (2,))
+    refused = story.result(story.ask(1, "t-0", (1, 3)))
+    assert (refused.error, story.led("t-0")[2:]) == (ErrorCode.NOT_CONTROLLER, ((1,), (2,))), "it has not heard of 3"
+    story.hear()
+    assert story.result(story.ask(1, "t-0", (1, 3))).error is ErrorCode.NONE
+    assert story.led("t-0")[2:] == ((1, 3), (2,)), "two commit nothing by 3"
+
+
 def test_a_higher_minimum_makes_nobody_eligible_before_leaders_go_by_it_c5() -> None:
     """Found while it was built: a leader that has not heard of it commits alone, and who left lacks that."""
     story = Reigning().begin(topic("t", (1, 2), min_insync_replicas="1"), on=nodes(1, 2))

@@ -61,8 +61,8 @@ class Topics:
                     book.stage(unit)
 
     def _configs(self, old: Topic, topic: Topic) -> None:
-        """Settings that change. Another minimum empties the ELR (C5) before anybody may go by it; and until all have
-        heard of it, eligible replicas are counted by the lower of the two."""
+        """Settings that change. Another minimum empties the ELR, where enough are in sync by it (C5), before anybody
+        may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
         book = self.reign.book
         settings = book.settings
         before, after = settings.min_isr_of(old.configs), settings.min_isr_of(topic.configs)
@@ -70,7 +70,6 @@ class Topics:
         if before != after and units:
             lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
             book.lowest[topic.name] = (lowest, None)
-            self.reign.work.reset_elr.update(unit for unit in units if unit in book.states)
         self.reign.look_at(units, "")
         self.reign.work.mark(TellTopic(topic.name), self.reign.now_ms)
 

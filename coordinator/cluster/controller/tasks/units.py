@@ -97,7 +97,6 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
     if decision is None and unit in reign.work.mend:
         decision = Decision(as_it_is(state, standing))
     if decision is None:
-        reign.work.reset_elr.discard(unit)
         return False
     decide(reign, draft, unit, state, decision, reason)
     if assignment.adding or assignment.removing:
@@ -118,15 +117,15 @@ def looked_at(reign: Reign, unit: TopicPartition, state: State, standing: Standi
     """A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside
     it does so with a new epoch, in which it leads only when it has heard what is set."""
     book = reign.book
-    anew, reset = state.leader in book.nodes.unsure, unit in reign.work.reset_elr
+    anew = state.leader in book.nodes.unsure
     cause = reason.cause or f"node {state.leader} is gone"
     if book.is_new_to(state.leader) and unit.topic not in book.lowest:
         standing = standing._replace(lowest=standing.minimum)
-        decision = look(state, standing, cause, anew=anew, reset_elr=reset)
+        decision = look(state, standing, cause, anew=anew)
         if decision is None or decision.clean is not None or set(decision.state.elr) <= set(state.elr):
             return decision
         anew = True
-    return look(state, standing, cause, anew=anew, reset_elr=reset)
+    return look(state, standing, cause, anew=anew)
 
 
 def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decision: Decision, reason: Reason) -> None:
@@ -134,12 +133,7 @@ def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decis
     draft.put(unit, state, decision.state, reign.book.second.get(unit, NO_EPOCH))
     draft.elect(unit, state.leader, decision, reason.since_ms, reign.now_ms)
     draft.back.append(lambda: reign.work.add(unit, reason))
-    draft.after.append(lambda: written(reign, unit))
-
-
-def written(reign: Reign, unit: TopicPartition) -> None:
-    reign.work.reset_elr.discard(unit)
-    reign.work.mend.discard(unit)
+    draft.after.append(lambda: reign.work.mend.discard(unit))
 
 
 def make(reign: Reign, draft: Draft, unit: TopicPartition, assignment: Assignment, reason: Reason) -> bool:

@@ -25,6 +25,9 @@ from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
     FetchAsked,
+    GroupsWithSettings,
+    LogEnd,
+    LogsAsked,
     NodeName,
     Noted,
     SecurityAsked,
@@ -113,6 +116,14 @@ class DrawnDesk:
     async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
         await self._turns()
         return SecurityWritten(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
+
+    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+        self.asked += 1
+        return [LogEnd(*place, 5) for place in asked.places if place[1] % 2]
+
+    async def groups_with_settings(self) -> GroupsWithSettings:
+        rng = await self._turns()
+        return GroupsWithSettings(rng.choice([ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]), ("a", "b"))
 
 
 class Talk:

@@ -14,6 +14,7 @@ from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEve
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.records import OfOperators
+from muster.coordinator.core.requests.streams import CutFound as CutFound
 from muster.coordinator.core.requests.streams import HeldBack as HeldBack
 from muster.coordinator.core.requests.streams import Hello as Hello
 from muster.coordinator.core.requests.streams import Listen as Listen
@@ -26,10 +27,7 @@ from muster.coordinator.core.value import value
 
 @value
 class JoinGroup:
-    """`fresh_id` is a uuid that the edge draws for a newcomer.
-
-    Rebalance timeout -1 means: as the session timeout (JoinGroup v0).
-    """
+    """`fresh_id` is a uuid that the edge draws for a newcomer. Rebalance timeout -1 means: the session timeout (v0)."""
 
     request_id: RequestId
     group_id: str
@@ -430,6 +428,7 @@ Event: TypeAlias = (
     | StreamLost
     | HeldBack
     | TookOver
+    | CutFound
     | StreamClosed
     | TimerFired
     | StoodStill

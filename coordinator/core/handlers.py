@@ -68,7 +68,7 @@ from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
 from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall, takeovers
-from muster.coordinator.core.requests.streams import HeldBack, TookOver
+from muster.coordinator.core.requests.streams import CutFound, HeldBack, TookOver
 from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import Step
 
@@ -259,6 +259,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     StreamLost: push.stream_lost,
     HeldBack: stall.held_back,
     TookOver: takeovers.took_over,
+    CutFound: takeovers.cut_found,
     TurnedAway: stall.turned_away,
     ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: describe.describe_consumer_group,

@@ -52,6 +52,15 @@ class TookOver:
 
 
 @value
+class CutFound:
+    """An unclean election, which began that leader epoch, has cost the shard so many records, as is known by now."""
+
+    shard: int
+    epoch: int
+    records: int
+
+
+@value
 class HeldBack:
     """For `for_ms` from now nothing that a member says is read, because of a quota: so it is not silent."""
 

@@ -1,7 +1,9 @@
 """Another node takes a shard over: its diary says from whom, why, and for how long nobody answered."""
 
+from dataclasses import replace
+
 from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted
-from muster.coordinator.core.requests.streams import TookOver
+from muster.coordinator.core.requests.streams import CutFound, TookOver
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Takeover
 
@@ -28,3 +30,10 @@ def took_over(event: TookOver, step: Step) -> None:
     step.keep(TakeoverNoted(takeover))
     for epoch in sorted(state.takeovers)[:-KEPT_TAKEOVERS]:
         step.keep(TakeoverForgotten(event.shard, epoch))
+
+
+def cut_found(event: CutFound, step: Step) -> None:
+    """Who was to lose records has come back, and counted them: the diary tells it with the takeover that cost them."""
+    takeover = step.state.takeovers.get(event.epoch)
+    if takeover is not None and event.records > takeover.cut:
+        step.keep(TakeoverNoted(replace(takeover, cut=event.records)))

@@ -20,7 +20,7 @@ from muster.coordinator.cluster.image import Image
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import Told, record_of, record_of_lost, told
+from muster.coordinator.replication.elections.records import Told, cost_of, record_of, record_of_lost, told
 from muster.coordinator.replication.tasks import Failed, Tasks
 from muster.coordinator.replication.wire.links import Links
 from muster.coordinator.replication.wire.reaching import LinkError
@@ -154,6 +154,11 @@ class Ledger:
         """The last elections, the youngest first, as far as they are committed and known here."""
         return await asyncio.to_thread(self._explain, limit, topic) if self.here else []
 
+    async def cost(self, unit: TopicPartition, epoch: int) -> int:
+        """Records that replicas of a unit cut because of the unclean election that began that epoch, as far as is known
+        here. What several nodes cut is one loss."""
+        return await asyncio.to_thread(self._cost, unit, epoch) if self.here else 0
+
     def _wait_for(self, record: Noted) -> None:
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
@@ -200,6 +205,11 @@ class Ledger:
             if len(found) >= limit or begin == start or count >= MOST_READ:
                 return found[:limit]
             count = min(4 * count, MOST_READ)
+
+    def _cost(self, unit: TopicPartition, epoch: int) -> int:
+        """In a thread."""
+        start, end = self._broker.start_offset(*PLACE), self._broker.high_watermark(*PLACE)
+        return cost_of(self._values(max(start, end - MOST_READ), end), unit, epoch)
 
     def _values(self, offset: int, end: int) -> list[bytes | None]:
         values: list[bytes | None] = []

@@ -14,8 +14,12 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from muster.coordinator.cluster.controller.effects import Note
+from muster.coordinator.cluster.facts import TopicPartition, halves
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.replication.wire.words import Noted
+
+LOST: Final = b'"lost"'
+"""In every record of what was cut."""
 
 MOST_CAUSE: Final = 500
 """Characters of a cause; what is longer is cut."""
@@ -120,6 +124,17 @@ def told(values: Iterable[bytes | None], topic: str = "") -> list[Told]:
     for each in lost:
         costs.setdefault((each.unit, each.epoch), []).append(each)
     return [Told(one, tuple(costs.get(key, ()))) for key, one in reversed(found.items())]
+
+
+def cost_of(values: Iterable[bytes | None], unit: TopicPartition, epoch: int) -> int:
+    """How many records an unclean election of a unit cost, by what nodes told that cut them: of each of its partitions
+    (a shard has two) as many as the one that cut most."""
+    most = dict.fromkeys(map(str, halves(unit)), 0)
+    for value in values:
+        lost = read(value) if value is not None and LOST in value else None
+        if isinstance(lost, Lost) and lost.epoch == epoch and lost.unit in most:
+            most[lost.unit] = max(most[lost.unit], lost.records)
+    return sum(most.values())
 
 
 def topic_of(unit: str) -> str:

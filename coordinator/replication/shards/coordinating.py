@@ -12,7 +12,9 @@ from muster.coordinator.cluster.image import Changes
 from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
 from muster.coordinator.cluster.term import Term
 from muster.coordinator.config import Address
+from muster.coordinator.core.events import CutFound
 from muster.coordinator.replication.shards.asking import Asking, Led
+from muster.coordinator.replication.shards.cuts import Cuts
 from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.replication.shards.takeovers import Takeovers
 from muster.coordinator.replication.shards.warming import Warming
@@ -65,6 +67,7 @@ class Coordinating:
         self._pass: asyncio.Handle | None = None
         self._addresses: dict[int, Address] = {}
         self._takeovers = Takeovers(side.replicas.me, side.image, now_ms)
+        self._cuts = Cuts(side.image, lambda place, epoch: side.elections.cost(place, epoch), self._cut)
         self._lost: list[Callable[[int], None]] = []
         self._tasks = Tasks(failed)
         self._asking = Asking(
@@ -95,6 +98,7 @@ class Coordinating:
             self._gain(place)
         self._takeovers.begin()
         self._tasks.start(self._look_on())
+        self._tasks.start(self._cuts.run())
         if warming is not None:
             self._tasks.start(warming.run())
 
@@ -211,6 +215,7 @@ class Coordinating:
             kept.discard(shard)
         self._due.pop(shard, None)
         self._takeovers.lost(shard)
+        self._cuts.lost(shard)
         self._leave(shard, ELSEWHERE)
 
     def _leave(self, shard: int, why: str) -> None:
@@ -280,6 +285,14 @@ class Coordinating:
         if self._engine.status(shard) is ShardStatus.ACTIVE and (noted := self._takeovers.served(shard)) is not None:
             self._engine.submit(shard, noted)
             self._driver.wake()
+            self._cuts.gained(shard)
+
+    def _cut(self, shard: int, epoch: int, records: int) -> bool:
+        if self._engine.status(shard) is not ShardStatus.ACTIVE:
+            return False
+        self._engine.submit(shard, CutFound(shard, epoch, records))
+        self._driver.wake()
+        return True
 
     def _soon(self) -> None:
         if self._pass is None:

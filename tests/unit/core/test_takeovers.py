@@ -1,6 +1,6 @@
 """G9: a shard's diary of its coordinators."""
 
-from muster.coordinator.core.events import TookOver
+from muster.coordinator.core.events import CutFound, TookOver
 from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted
 from muster.coordinator.core.requests.takeovers import KEPT_TAKEOVERS
 from muster.coordinator.core.shard import Shard
@@ -22,6 +22,16 @@ def test_g9_a_takeover_is_a_record_of_its_own_and_the_diary_is_bounded() -> None
     effects = shard.step(took(99), 2_000)
     assert effects.records[1:] == [TakeoverForgotten(3, 1)]
     assert list(shard.state.takeovers) == [*range(2, KEPT_TAKEOVERS + 1), 99]
+
+
+def test_g9_what_an_unclean_election_cut_is_told_when_it_is_known() -> None:
+    shard = Shard(Limits(), 3)
+    shard.step(took(7), 1_000)
+    effects = shard.step(CutFound(3, 7, 13), 9_000)
+    assert effects.records == [TakeoverNoted(Takeover(3, 7, 1, 2, "node 1 died", 100, 900, 1_000, cut=13))]
+    assert shard.state.takeovers[7].cut == 13
+    for known in (CutFound(3, 7, 13), CutFound(3, 7, 5), CutFound(3, 6, 20)):
+        assert shard.step(known, 9_500).records == [], "nothing new, or of a takeover that is told no more"
 
 
 def test_g9_its_bytes_are_those_of_the_contract() -> None:

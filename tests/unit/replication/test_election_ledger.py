@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cluster.controller.effects import Clean, Note
-from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from muster.coordinator.cluster.image import Image
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.errors import ErrorCode
@@ -15,6 +15,7 @@ from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE,
 from muster.coordinator.replication.elections.records import (
     MOST_CAUSE,
     Election,
+    cost_of,
     read,
     record_of,
     record_of_lost,
@@ -54,6 +55,18 @@ def test_what_was_lost_is_told_with_the_election_that_cost_it() -> None:
     assert [(each.node, each.start, each.end, each.records, each.epochs) for each in older.lost] == [
         (1, 120, 133, 13, (6, 7))
     ]
+
+
+def test_what_a_shard_lost_is_that_of_both_halves_and_once_whoever_cut_it() -> None:
+    shard, ledger, other = (TopicPartition(*place) for place in ((OFFSETS, 3), (LEDGER, 3), (OFFSETS, 4)))
+    cut = [
+        *(record_of_lost(node, Undone(shard, 120, end, (6,), 8)) for node, end in ((1, 133), (3, 130), (1, 133))),
+        record_of_lost(1, Undone(ledger, 40, 42, (6,), 8)),
+        record_of_lost(1, Undone(shard, 140, 150, (8,), 9)),
+        record_of_lost(1, Undone(other, 0, 100, (6,), 8)),
+    ]
+    values = [record_of(note(8, shard, Clean.UNCLEAN), 5).value, None, *(each.value for each in cut)]
+    assert [cost_of(values, shard, epoch) for epoch in (7, 8, 9)] == [0, 13 + 2, 10]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +137,7 @@ def test_each_node_s_word_gets_to_the_leader_and_is_read_where_a_copy_is(tmp_pat
                     2: [2],
                     3: [3],
                 }
+                assert await node.side.elections.cost(ORDERS, 3) == 3
                 [last] = await node.side.elections.explain(1)
                 assert last == found[0], "the youngest"
             assert await others[0].side.elections.append((Noted(b"", b""),)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -410,10 +410,11 @@ class Controller:
             book.nodes.unsure.pop(mark.node, None)
             book.teller.stage_node(book.nodes.view(mark.node))
         elif mark.node in book.nodes.coming and book.nodes.coming[mark.node].epoch == mark.epoch:
+            why = book.nodes.why_back(book.nodes.coming[mark.node], "returned")
             book.nodes.take_in(mark.node)
             self.creation.due = True
             book.teller.stage_node(book.nodes.view(mark.node))
-            reign.look_at(book.holds.get(mark.node, ()), f"node {mark.node} returned")
+            reign.look_at(book.holds.get(mark.node, ()), why)
 
     def _sleep(self) -> None:
         """Asks to be woken when the next of those who wait has waited long enough."""

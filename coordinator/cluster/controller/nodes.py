@@ -68,6 +68,8 @@ class Nodes:
     drained: frozenset[int] = NOT_ANY
     offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
     highest: dict[int, int] = field(default_factory=dict)
+    disks: dict[int, str] = field(default_factory=dict)
+    """By node, the directory of its last life that was taken in."""
     leaving: frozenset[int] = NOT_ANY
     """Drained or stopping, and live."""
     stops: frozenset[int] = NOT_ANY
@@ -78,6 +80,7 @@ class Nodes:
         knows whether they are what they were when they last led."""
         self.registered = nodes
         self.live = dict(nodes)
+        self.disks = {node.id: node.directory for node in nodes.values()}
         self.highest = {node.id: node.epoch for node in nodes.values()}
         known = {} if image is None else image.nodes
         for node in nodes.values():
@@ -94,13 +97,13 @@ class Nodes:
         coming: list[Node] = []
         for node_id in self.live.keys() | self.coming.keys():
             if node_id not in nodes:
-                gone[node_id] = f"node {node_id} died"
+                gone[node_id] = self._why_gone(node_id)
         for node in nodes.values():
             if node.epoch < self.highest.get(node.id, NO_EPOCH) or self.fenced.get(node.id) == node.epoch:
                 continue
             self.highest[node.id] = node.epoch
             if node.id in self.live and self.live[node.id].epoch != node.epoch:
-                gone[node.id] = f"node {node.id} registered anew"
+                gone[node.id] = self.why_back(node, "registered anew")
             if not self.is_known(node):
                 coming.append(node)
         self.registered = nodes
@@ -109,6 +112,16 @@ class Nodes:
         for node in coming:
             self.coming[node.id] = node
         return Seen(gone, coming)
+
+    def _why_gone(self, node_id: int) -> str:
+        """A registration goes with its session. Who closes it in order has said before that it shuts down (A7); of any
+        other one ZooKeeper had not heard for too long: it is dead, or stands still, or is cut off."""
+        return f"node {node_id} shut down" if node_id in self.stopping else f"node {node_id}'s session expired"
+
+    def why_back(self, node: Node, otherwise: str) -> str:
+        """What has become of a node that is there in another life."""
+        replaced = self.disks.get(node.id, node.directory) != node.directory
+        return f"node {node.id}'s disk was replaced" if replaced else f"node {node.id} {otherwise}"
 
     def is_known(self, node: Node) -> bool:
         """Whether this registration has been taken in, or waits for it."""
@@ -125,6 +138,7 @@ class Nodes:
         """Its former life is dead and written so: now it has returned."""
         node = self.coming.pop(node_id)
         self.live[node_id] = node
+        self.disks[node_id] = node.directory
         self._told()
         return node
 

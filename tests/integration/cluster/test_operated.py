@@ -78,7 +78,7 @@ def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
             assert patience.lasts(), (last, cluster.log_tail())
             time.sleep(0.1)
         assert last["clean"] == "isr"
-        assert last["cause"] in ("node 1 died", "node 1 evicted"), last
+        assert last["cause"] in ("node 1's session expired", "node 1 evicted"), last
 
         cluster.nodes[1].start()
         until(cluster, node=2, up=3, under_replicated=0)

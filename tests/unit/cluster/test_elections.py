@@ -4,6 +4,7 @@ import pytest
 
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller.nodes import Nodes
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NOBODY
 from muster.coordinator.cluster.image import NodeStatus
@@ -24,9 +25,32 @@ def test_a_new_unit_is_led_by_its_first_replica(three: Reigning) -> None:
 def test_the_first_in_order_that_is_live_and_in_sync_leads_c2(three: Reigning) -> None:
     three.see(gone=(1,))
     assert three.led("t-0") == (2, 1, (2, 3), ())
-    assert three.state("t-0").cause == "node 1 died"
+    assert three.state("t-0").cause == "node 1's session expired"
     [note] = three.notes
     assert (note.before, note.after, note.epoch, note.clean) == (1, 2, 1, ef.Clean.ISR)
+
+
+def test_causes_tell_a_session_that_expired_from_a_node_that_shut_down_section_11() -> None:
+    """A registration is gone in both cases; who closes its session in order has said before that it shuts down."""
+    known = Nodes()
+    known.begin(nodes(1, 2, 3), None)
+    known.stop(1)
+    assert known.seen(nodes(3)).gone == {1: "node 1 shut down", 2: "node 2's session expired"}
+    assert known.seen({3: node(3, 203)}).gone == {3: "node 3 registered anew"}
+    known.take_in(3)
+    assert known.seen({3: node(3, 303, "another")}).gone == {3: "node 3's disk was replaced"}
+
+
+@pytest.mark.parametrize("seen_gone", [False, True], ids=["before anybody looked", "seen to be gone"])
+def test_causes_tell_a_disk_that_was_replaced_section_11(seen_gone: bool) -> None:
+    story = Reigning().begin(topic("t", (1, 2), min_insync_replicas="2"), on=nodes(1, 2))
+    story.see(gone=(2,))
+    assert story.led("t-0") == (1, 0, (1,), (2,))
+    if seen_gone:
+        story.see(gone=(1,))
+        assert (story.led("t-0")[0], story.state("t-0").cause) == (NOBODY, "node 1's session expired")
+    story.see(n1=node(1, 201, "another"), n2=node(2, 202))
+    assert (story.led("t-0")[0], story.state("t-0").cause) == (2, "node 1's disk was replaced")
 
 
 def test_a_follower_that_dies_is_in_sync_no_more_and_the_epoch_stays_c2(three: Reigning) -> None:

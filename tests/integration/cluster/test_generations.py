@@ -252,7 +252,7 @@ def test_a_member_outlives_its_coordinator_undisturbed(struck: Struck, generatio
 
 def test_a_group_of_the_zookeeper_era_rebalances_as_its_own_rule_says_and_its_ledger_goes_on(struck: Struck) -> None:
     """Members of that era share anew whenever a broker comes or goes. Nobody has another id or other partitions for it,
-    and who watches since tells of nothing else (G10); what happened as it began to watch it says that it did not see."""
+    and who watches since tells of nothing else (G10); of what happened as it began it says that it did not see why."""
     before, after = struck.before["zookeeper"], struck.after["zookeeper"]
     group = struck.play.groups["zookeeper"]
     assert after.owned == before.owned

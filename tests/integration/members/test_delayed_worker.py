@@ -90,6 +90,9 @@ def test_the_delay_outlives_its_leaders_and_the_node(node: NodeProcess) -> None:
     before = generation(second)
     first.close()
     until(lambda: generation(second) > before, second, what="the second one leads")
+    with Admin(bootstrap_servers=node.address) as admin:
+        # A kill before the plan is kept brings the first one back, for as long as its session.
+        until(lambda: admin.explain("g", limit=1)[0].generation == generation(second), second, what="it has planned")
     node.kill()
     node.start()
     third = worker(node, "g", **settings)

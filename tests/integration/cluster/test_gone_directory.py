@@ -17,7 +17,7 @@ def test_it_stops_with_a_sentence_and_comes_back_with_an_empty_one(zookeeper: st
         until(cluster, up=3, under_replicated=0)
         node = cluster.nodes[3]
         shutil.rmtree(node.data)
-        # A topic that is made before the node has noticed is no reason to fall over. It is refused where it has stopped.
+        # A topic that is made before the node has noticed is no reason to fall. It is refused once it has stopped.
         muster(cluster, "topics", "create", "more", "--partitions", "3")
         assert node.wait(PATIENCE_S) == 1
         told = node.log_path.read_text()

@@ -2,7 +2,7 @@
 
 speaking.py     which APIs in which versions
 reach.py        how the upstream is reached: addresses, TLS, login
-line.py         one connection: requests out, answers back in their order
+line.py         one connection: what is asked in the versions agreed on, and until when
 greeting.py     how a connection begins: versions, then who we are
 lines.py        connections by broker and by purpose, with back-off
 view.py         what is known of brokers and leaders. Pure

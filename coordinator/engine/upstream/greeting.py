@@ -41,10 +41,10 @@ async def connected(address: Address, reach: Reach) -> Line:
 async def greet(line: Line, deadline_s: float) -> None:
     """Ask for versions. An upstream that does not know this version of the question answers in the first one."""
     request = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
-    frame = await line.exchange("ApiVersions", 3, request, deadline_s)
+    frame = await line.ask_in(3, "ApiVersions", request, deadline_s)
     code = int.from_bytes(frame[4:6], "big", signed=True)
     if code == UNSUPPORTED_VERSION:
-        frame = await line.exchange("ApiVersions", 0, request, deadline_s)
+        frame = await line.ask_in(0, "ApiVersions", request, deadline_s)
         code = int.from_bytes(frame[4:6], "big", signed=True)
         answer = line.read("ApiVersions", 0, frame)
     else:

@@ -15,6 +15,9 @@ WRITE_SECURITY: Final = 1003
 LOG_ENDS: Final = 1004
 GROUPS_WITH_SETTINGS: Final = 1005
 
+MOST_REQUEST_BYTES: Final = 32 << 20
+"""Of one request, without its length: more is neither sent nor taken."""
+
 # Who waits for long, or may get much, holds up what comes behind on its connection.
 NODE_APIS: Final = (
     Api(FETCH, "Fetch", 15, 15, parks=True),

@@ -27,7 +27,13 @@ from muster.coordinator.replication.wire import (
     translate,
     translate_controller,
 )
-from muster.coordinator.replication.wire.apis import NAME_THE_CLUSTER, NODE_APIS, VERSION_OF, cluster_of
+from muster.coordinator.replication.wire.apis import (
+    MOST_REQUEST_BYTES,
+    NAME_THE_CLUSTER,
+    NODE_APIS,
+    VERSION_OF,
+    cluster_of,
+)
 from muster.coordinator.replication.wire.guard import NodesOnly, Who
 from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
 
@@ -35,7 +41,7 @@ LIMITS: Final = ListenerLimits(
     max_connections=1_000,
     max_connections_per_host=1_000,
     connection=ConnectionLimits(
-        max_frame=32 << 20,
+        max_frame=MOST_REQUEST_BYTES,
         max_in_flight=100,
         max_in_flight_bytes=32 << 20,
         max_unsent_bytes=1 << 20,

@@ -5,9 +5,8 @@ its own link. When it breaks, all that is under way fails at once; whether that 
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
 from muster.coordinator.cluster.controller.events import IsrItem, Offline
@@ -16,18 +15,16 @@ from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchReque
 from muster.coordinator.config import Address
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.apis import API_VERSIONS
-from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, struct
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.frames import Frames
-from muster.coordinator.kafka.connections.keepalive import keep_alive
+from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, Failures, body_of
 from muster.coordinator.replication.wire import (
     about_ends,
     about_security,
     translate,
     translate_controller,
 )
-from muster.coordinator.replication.wire.apis import KEY_OF, NODE_APIS, VERSION_OF, client_id_of
+from muster.coordinator.replication.wire.apis import KEY_OF, MOST_REQUEST_BYTES, NODE_APIS, VERSION_OF, client_id_of
 from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
 from muster.coordinator.replication.wire.words import (
     EpochAsked,
@@ -56,7 +53,6 @@ GREETING_S: Final = 600.0
 """The greeting's time is `connect`'s."""
 
 SOFTWARE: Final = "muster-node"
-CORRELATIONS: Final = 2**31
 BELIEVED: Final = " before a word was said; its log says whether it believes this node's certificate"
 
 
@@ -70,24 +66,16 @@ class Caller(NamedTuple):
     node: int
 
 
-class Pending(NamedTuple):
-    correlation: int
-    api: str
-    answer: "asyncio.Future[Frame]"
-
-
-class Link(asyncio.Protocol):
+class Link(ClientConnection[LinkError]):
     """Build it with `connect`. What it raises is a LinkError, whatever happened."""
 
     def __init__(self, me: Caller, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
+        super().__init__(
+            client_id_of(me.cluster_id, me.node),
+            ClientLimits(MOST_UNDER_WAY, MOST_REQUEST_BYTES, most_answer_bytes),
+            Failures(unsent=LinkError, silent=Silent, broken=Broken),
+        )
         self._me = me
-        self._client_id = client_id_of(me.cluster_id, me.node)
-        self._frames = Frames(most_answer_bytes)
-        self._pending: deque[Pending] = deque()
-        self._correlation = 0
-        self._heard = False
-        self._transport: asyncio.Transport | None = None
-        self._why: LinkError | None = None
         self._on_end: list[Callable[[LinkError], None]] = []
 
     @classmethod
@@ -118,12 +106,9 @@ class Link(asyncio.Protocol):
             raise Silent(f"{named(address)} did not answer within {timeout_s:g} s") from error
 
     @property
-    def open(self) -> bool:
-        return self._why is None
-
-    @property
-    def under_way(self) -> int:
-        return len(self._pending)
+    def other_end(self) -> str:
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return named(Address(*name[:2])) if name else "the other node"
 
     def on_end(self, told: Callable[[LinkError], None]) -> None:
         """Call it once with the reason when the link is at its end; at once if it is."""
@@ -131,9 +116,6 @@ class Link(asyncio.Protocol):
             told(self._why)
         else:
             self._on_end.append(told)
-
-    def close(self) -> None:
-        self._end(Broken("the link was closed at this end"))
 
     # -- what nodes ask ---------------------------------------------------------------------------------------------
 
@@ -158,7 +140,7 @@ class Link(asyncio.Protocol):
         request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         loop = asyncio.get_running_loop()
         try:
-            asked = self._send("Fetch", request)
+            asked = self.send(KEY_OF["Fetch"], "Fetch", VERSION_OF["Fetch"], request)
         except LinkError as error:
             loop.call_soon(told, error)
             return
@@ -224,19 +206,13 @@ class Link(asyncio.Protocol):
         return await self.ask("GroupsWithSettings", about_ends.groups_request(), deadline_s, answer)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
-        """What the answer to one request means. Without one in `deadline_s` the link is at its end: answers come in
-        order, so that none behind it would come sooner."""
-        answer = self._send(api, request)
-        late = asyncio.get_running_loop().call_later(deadline_s, self._too_late, api, deadline_s)
-        try:
-            frame = await answer
-        finally:
-            late.cancel()
+        """What the answer to one request means; see `exchange`."""
+        frame = await self.exchange(KEY_OF[api], api, VERSION_OF[api], request, deadline_s)
         if len(frame) > LARGE_BYTES and api in LONG_LISTS:
             try:
                 return await asyncio.to_thread(read, api, frame, meaning)
             except MalformedFrame as error:
-                raise self._no_answer(error) from error
+                raise self._no_answer(api, error) from error
         return self._read(api, frame, meaning)
 
     def _read(self, api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
@@ -244,12 +220,7 @@ class Link(asyncio.Protocol):
         try:
             return read(api, frame, meaning)
         except MalformedFrame as error:
-            raise self._no_answer(error) from error
-
-    def _no_answer(self, error: MalformedFrame) -> Broken:
-        why = Broken(f"{self._other_end()} sent what is no answer: {error}")
-        self._end(why)
-        return why
+            raise self._no_answer(api, error) from error
 
     async def _greet(self) -> None:
         greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
@@ -258,98 +229,26 @@ class Link(asyncio.Protocol):
         for api in NODE_APIS:
             found = served.get(api.key)
             if found is None or not found.min_version <= api.last <= found.max_version:
-                why = Broken(f"{self._other_end()} does not speak {api.name} {api.last}; is it a node of this version?")
+                why = Broken(f"{self.other_end} does not speak {api.name} {api.last}; is it a node of this version?")
                 self._end(why)
                 raise why
 
-    def _send(self, api: str, request: object) -> "asyncio.Future[Frame]":
-        if self._why is not None:
-            raise Broken(f"the link is at its end: {self._why}")
-        assert self._transport is not None, "made by `connect`"
-        if len(self._pending) >= MOST_UNDER_WAY:
-            raise LinkError(
-                f"{len(self._pending)} requests to {self._other_end()} are under way; at most so many may be"
-            )
-        self._correlation = (self._correlation + 1) % CORRELATIONS
-        version = VERSION_OF[api]
-        header = struct("RequestHeader")(
-            request_api_key=KEY_OF[api],
-            request_api_version=version,
-            correlation_id=self._correlation,
-            client_id=self._client_id,
-        )
-        body = [*encode("RequestHeader", 2, header), *encode(f"{api}Request", version, request)]
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._pending.append(Pending(self._correlation, api, answer))
-        self._transport.write(b"".join([sum(map(len, body)).to_bytes(4, "big"), *body]))
-        return answer
-
-    # -- asyncio.Protocol -------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        keep_alive(transport.get_extra_info("socket"))
-
-    def data_received(self, data: bytes) -> None:
-        if self._why is not None:
-            return
-        try:
-            for frame in self._frames.feed(data):
-                self._answered(frame)
-        except MalformedFrame as error:
-            self._end(Broken(f"{self._other_end()} sent what is no answer: {error}"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        why = f": {exc}" if exc is not None else ""
+    def _why_lost(self, exc: Exception | None) -> str:
+        why = super()._why_lost(exc)
         if not self._heard and self._transport is not None and self._transport.get_extra_info("sslcontext") is not None:
             why += BELIEVED  # By TLS 1.3 whoever calls learns only now whether its certificate is.
-        self._end(Broken(f"{self._other_end()} closed the connection{why}"))
+        return why
 
-    def _answered(self, frame: Frame) -> None:
-        """Raises MalformedFrame."""
-        if not self._pending:
-            raise MalformedFrame("nothing was asked")
-        pending = self._pending[0]
-        correlation = int.from_bytes(frame[:4], "big")
-        if correlation != pending.correlation:
-            raise MalformedFrame(f"correlation id {correlation}; expected {pending.correlation}")
-        self._pending.popleft()
-        self._heard = True
-        if not pending.answer.done():  # Who asked may want it no longer.
-            pending.answer.set_result(frame)
-
-    def _too_late(self, api: str, deadline_s: float) -> None:
-        self._end(Silent(f"{self._other_end()} did not answer {api} within {deadline_s:g} s"))
-
-    def _end(self, why: LinkError) -> None:
-        """All that is under way fails, and nothing more begins."""
-        if self._why is not None:
-            return
-        self._why = why
-        if self._transport is not None:
-            self._transport.abort()
-        pending, self._pending = self._pending, deque()
-        for each in pending:
-            if not each.answer.done():
-                each.answer.set_exception(type(why)(str(why)))
-                each.answer.exception()  # Where nobody waits any more, nobody misses it.
+    def _ended(self, why: LinkError) -> None:
         told, self._on_end = self._on_end, []
         for tell in told:
             tell(why)
 
-    def _other_end(self) -> str:
-        name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return named(Address(*name[:2])) if name else "the other node"
-
 
 def read(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
     """What an answer means. Raises MalformedFrame."""
-    begin = 4
-    if KEY_OF[api] != API_VERSIONS:
-        if frame[4]:
-            raise MalformedFrame("its header has tagged fields; expected none")
-        begin = 5
-    return meaning(decode_frame(f"{api}Response", VERSION_OF[api], frame, begin))
+    version = VERSION_OF[api]
+    return meaning(decode_frame(f"{api}Response", version, frame, body_of(api, version, frame)))
 
 
 async def opened(make: "Callable[[], Link]", address: Address, tls: "SSLContext | None") -> Any:

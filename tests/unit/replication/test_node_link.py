@@ -149,7 +149,7 @@ def test_an_answer_that_is_larger_than_agreed_ends_the_link() -> None:
         body = b"\0" + b"".join(encode("ControlledShutdownResponse", 3, said))
         async with stranger(lambda frame: greeting(frame) if is_greeting(frame) else answered(frame, body)) as address:
             link = await Link.connect(address, ME, timeout_s=PATIENCE_S, most_answer_bytes=2_000)
-            with pytest.raises(Broken, match=r"a frame of .* bytes; expected 8 to 2000"):
+            with pytest.raises(Broken, match=r"a frame of .* bytes; expected 4 to 2000"):
                 await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
 
     asyncio.run(story())
@@ -189,7 +189,7 @@ def test_an_answer_that_cannot_be_read_ends_the_link_and_fails_all_at_once(body:
             results = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in results] == [Broken] * 3
             assert (link.open, link.under_way) == (False, 0)
-            with pytest.raises(Broken, match="the link is at its end"):
+            with pytest.raises(Broken, match="the connection is at its end"):
                 await fetch_of(link, whole())
 
     asyncio.run(story())
@@ -263,5 +263,18 @@ def test_so_many_requests_may_be_under_way(monkeypatch: pytest.MonkeyPatch) -> N
             desk.held.set()
             assert await asyncio.gather(*asked) == [[], []]
             assert await link.epochs((), deadline_s=PATIENCE_S) == []
+
+    asyncio.run(story())
+
+
+def test_a_request_that_the_other_door_would_not_take_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_REQUEST_BYTES", 100)
+
+    async def story() -> None:
+        async with serving(HeldDesk()) as door:
+            link = await linked(door)
+            with pytest.raises(LinkError, match=r"Fetch of \d+ bytes for 127.*; at most 100 are sent at once"):
+                await fetch_of(link, whole())
+            assert (link.open, link.under_way) == (True, 0)
 
     asyncio.run(story())

@@ -106,10 +106,12 @@ class ConsumerPushed:
 class SessionOpened:
     """Heartbeats go by a session stream from here on; by the next one the coordinator learns to whom it may speak.
 
-    `heartbeat_interval_ms` is what it said of how often they are wanted; 0: nothing.
+    `heartbeat_interval_ms` is what it said of how often they are wanted; 0: nothing. `in_step_ms`: a moment at which
+    others beat on the same stream, and an interval later again: whoever is in step costs a frame together with them.
     """
 
     heartbeat_interval_ms: int = 0
+    in_step_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

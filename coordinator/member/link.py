@@ -16,6 +16,7 @@ class Link:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_heard_ms = 0
         self._told_ms = 0
+        self._in_step_ms: int | None = None
         self._said_ms = 0
         self._alive_ms = 0
         self._let_go = False
@@ -78,18 +79,24 @@ class Link:
         self.retry_at_ms = None
         return True
 
-    def pushed(self, interval_ms: int) -> None:
-        """From the next one on, heartbeats are wanted so often; 0: as often as the settings say."""
+    def pushed(self, interval_ms: int, in_step_ms: int | None) -> None:
+        """From the next one on, heartbeats are wanted so often; 0: as often as the settings say. See `SessionOpened`."""
         self._told_ms = interval_ms
+        self._in_step_ms = in_step_ms
 
     def polls(self, now_ms: int) -> None:
         """What was told before counts no longer, and the next heartbeat is not far."""
         self._told_ms = 0
+        self._in_step_ms = None
         if self.heartbeat_at_ms is not None:
             self.heartbeat_at_ms = min(self.heartbeat_at_ms, now_ms + self._settings.heartbeat_interval_ms)
 
-    def schedule_heartbeat(self, now_ms: int) -> None:
-        self.heartbeat_at_ms = now_ms + (self._told_ms or self._settings.heartbeat_interval_ms)
+    def schedule_heartbeat(self, now_ms: int, interval_ms: int = 0) -> None:
+        """An interval from now, or sooner, to be in step; interval_ms 0: the one that was told, or is set."""
+        interval_ms = interval_ms or self._told_ms or self._settings.heartbeat_interval_ms
+        self.heartbeat_at_ms = now_ms + interval_ms
+        if self._in_step_ms is not None:
+            self.heartbeat_at_ms -= (self.heartbeat_at_ms - self._in_step_ms) % interval_ms
 
     def heartbeat_due(self, now_ms: int) -> bool:
         return self.heartbeat_at_ms is not None and now_ms >= self.heartbeat_at_ms

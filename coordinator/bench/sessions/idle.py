@@ -12,14 +12,18 @@ from typing import Any
 from muster.coordinator.bench.crowd import Crowd
 from muster.coordinator.bench.growth import PUSHED, SETTINGS, WIRES
 from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from muster.coordinator.bench.members import Member
 from muster.coordinator.bench.pushed import PushedMember
 from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.sessions.sharing import SharedWire
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 SESSION_MS = 45_000
 """The clients' default."""
 INTERVAL_S = SESSION_MS / 3 / 1000
 MOST_PERCENT = 12.0
+TOGETHER = 20
+"""Members of one process."""
 OPENING = asyncio.Semaphore(500)
 """Streams that are opened at a time: a node refuses the thousandth that has not said whose it is."""
 
@@ -27,8 +31,10 @@ OPENING = asyncio.Semaphore(500)
 def measure(name: str, home: str) -> Iterator[Row]:
     with pinned(LOAD_CORE), node(home, SETTINGS) as server:
         percent = asyncio.run(idle(server))
+        shared = asyncio.run(idle_together(server))
     case = f"{name}: {PUSHED:,}, every {INTERVAL_S:.0f} s, spread"
-    yield less_is_better(case, percent, "% of a core", "limit", MOST_PERCENT, 1.0)
+    yield less_is_better(f"{case}, a stream each", percent, "% of a core", "limit", MOST_PERCENT, 1.0)
+    yield less_is_better(f"{case}, a stream for {TOGETHER}", shared, "% of a core", "limit", MOST_PERCENT, 1.0)
 
 
 @dataclass(slots=True)
@@ -65,3 +71,36 @@ async def idle(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_
         spoken = crowd.messages - messages
         assert spoken >= 1.8 * size, f"of {size} members {spoken // 2} spoke and were answered in {interval_s:.0f} s"
         return percent
+
+
+class Seated(Member):
+    """It beats in step with the others of its process, by the stream that they share."""
+
+    async def live(self, every_s: float, first_s: float) -> None:
+        """Whoever holds the stream beats."""
+
+
+async def idle_together(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
+    """The same of members of which each process has some, and a stream for them. Percent of a core."""
+    async with Crowd(server, "idle-together", size, Seated, WIRES) as crowd:
+        for member in crowd.members:
+            member.session_timeout_ms = SESSION_MS
+        await crowd.join()
+        processes = [crowd.members[first : first + TOGETHER] for first in range(0, size, TOGETHER)]
+        streams = [SharedWire(members[0].wire) for members in processes]
+        await crowd.done(stream.greet(members) for stream, members in zip(streams, processes, strict=True))
+        watch, before = Stopwatch(), server.cpu_s()
+        beating = [
+            beaten_once(stream, interval_s * number / len(streams)) for number, stream in enumerate(streams)
+        ]
+        heard = sum(await asyncio.gather(*beating, asyncio.sleep(interval_s, 0)))
+        percent = 100 * (server.cpu_s() - before) / watch.read()
+        assert heard == size, f"of {size} members {heard} were answered in {interval_s:.0f} s"
+        for stream in streams:
+            stream.close()
+        return percent
+
+
+async def beaten_once(stream: SharedWire, after_s: float) -> int:
+    await asyncio.sleep(after_s)
+    return await stream.beat()

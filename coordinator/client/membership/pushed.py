@@ -107,8 +107,8 @@ class Pushed:
         """Who it is has been said at the beginning."""
         return pb.HeartbeatRequest(generation_id=generation)
 
-    def _opened(self, heartbeat_interval_ms: int) -> None:
-        self._send(ev.SessionOpened(heartbeat_interval_ms))
+    def _opened(self, heartbeat_interval_ms: int, in_step_ms: int | None) -> None:
+        self._send(ev.SessionOpened(heartbeat_interval_ms, in_step_ms))
         if not isinstance(self._machine, ConsumerMember) and self._machine.generation >= 0:
             self._listen()
 

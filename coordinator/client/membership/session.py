@@ -33,7 +33,8 @@ class NotShared(Exception):
 class MemberSession:
     """Keeps one stream open for the member it follows.
 
-    `opened` is called when heartbeats can go up, with the milliseconds between two of them (0: nothing is said of it);
+    `opened` is called when heartbeats can go up, with the milliseconds between two of them (0: nothing is said of it),
+    and the moment that others on the stream keep step with (None: the stream is the member's own);
     `lost` when they have to go by calls again; `heard` gets what was pushed. Lives on one loop.
     """
 
@@ -43,7 +44,7 @@ class MemberSession:
         calls: GroupCalls,
         settings: MemberSettings,
         *,
-        opened: Callable[[int], None],
+        opened: Callable[[int, int | None], None],
         lost: Callable[[], None],
         heard: Callable[[pb.SessionResponse], None],
     ) -> None:
@@ -187,7 +188,7 @@ class MemberSession:
         if response.HasField("welcome"):
             self._backoff.reset()
             self._call = call
-            self._opened(response.welcome.heartbeat_interval_ms)
+            self._opened(response.welcome.heartbeat_interval_ms, call.in_step_ms if isinstance(call, Seat) else None)
         elif not response.request_number:
             self._heard(response)
         elif (future := self._waiting.get(response.request_number)) is not None and not future.done():

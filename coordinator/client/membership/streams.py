@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import grpc
 
 from muster.coordinator.client.calls.methods import SESSION, SHARED_SESSION
-from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.calls.transport import Transport, now_ms
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 FORGET_S: Final = 300.0
@@ -96,6 +96,7 @@ class SharedStream:
         self._unwritten: deque[pb.MemberRequest] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._inherited: grpc.aio.Channel | None = None
+        self.opened_ms = now_ms()
         self._reading = asyncio.create_task(self._read())
 
     @property
@@ -198,6 +199,11 @@ class Seat:
         self._error: grpc.aio.AioRpcError | None = None
         self._unread: deque[pb.SessionResponse] = deque()
         self._news = asyncio.Event()
+
+    @property
+    def in_step_ms(self) -> int:
+        """When heartbeats of an interval's length are to fall, so that those of all members go as one frame."""
+        return self._stream.opened_ms
 
     async def __aiter__(self) -> AsyncIterator[pb.SessionResponse]:
         while True:

@@ -48,7 +48,7 @@ class ClassicMember(ClassicRounds):
                 if event.generation == self.generation and RequestKind.JOIN not in self._requests:
                     self._hear(event)
             case ev.SessionOpened():
-                self._link.pushed(event.heartbeat_interval_ms)
+                self._link.pushed(event.heartbeat_interval_ms, event.in_step_ms)
             case ev.SessionLost():
                 self._link.polls(self._now_ms)
             case ev.TopicsChanged():

@@ -62,6 +62,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             case ev.ConsumerPushed():
                 self._pushed(event.answer)
             case ev.SessionOpened():
+                self._link.pushed(0, event.in_step_ms)
                 self._said = None
                 self._say_again = RequestKind.HEARTBEAT in self._requests  # which went another way
                 self._speak_up()
@@ -142,7 +143,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         token = self._requests.ask(RequestKind.HEARTBEAT)
         epoch = JOIN_EPOCH if self.state is State.JOINING else self.generation
         self._link.says(self._now_ms)
-        self._link.heartbeat_at_ms = self._now_ms + self._interval_ms
+        self._link.schedule_heartbeat(self._now_ms, self._interval_ms)
         news = (self._said, report)
         self._out.append(heartbeat(token, self.member_id, epoch, news, self.settings.rebalance_timeout_ms))
 
@@ -177,7 +178,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self.generation = answer.epoch
         self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
         self._session_ms = answer.session_timeout_ms or self._session_ms
-        self._link.heartbeat_at_ms = self._now_ms + self._interval_ms
+        self._link.schedule_heartbeat(self._now_ms, self._interval_ms)
         if self.state is State.JOINING:
             self._become(State.STABLE)
         if answer.assignment is not None:

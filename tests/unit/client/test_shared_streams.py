@@ -107,11 +107,15 @@ class Member:
             client,
             GroupCalls(client, "g"),
             settings,
-            opened=lambda interval_ms: self.states.append("opened"),
+            opened=self.opened,
             lost=lambda: self.states.append("lost"),
             heard=self.heard.append,
         )
         self.session.follow(name)
+
+    def opened(self, interval_ms: int, in_step_ms: int | None) -> None:
+        self.states.append("opened")
+        self.in_step_ms = in_step_ms
 
 
 def left(word: pb.MemberRequest) -> str:
@@ -153,6 +157,23 @@ def play(story: Callable[[list[Call]], Coroutine[Any, Any, None]]) -> None:
             await story([])
 
     asyncio.run(bounded())
+
+
+def test_members_of_a_stream_keep_step_and_one_on_its_own_does_not() -> None:
+    async def story(calls: list[Call]) -> None:
+        members = [Member(Client(calls), name) for name in "abc"]
+        await open_on(calls, *members)
+        assert members[0].in_step_ms is not None
+        assert len({member.in_step_ms for member in members}) == 1
+        client = Client(calls, bootstrap_servers=OTHER)
+        client.shares = False
+        alone = Member(client, "d")
+        await until(lambda: len(calls) == 2)
+        calls[1].tell_own(pb.SessionResponse(welcome=pb.SessionWelcome()))
+        await until(lambda: alone.states == ["opened"])
+        assert alone.in_step_ms is None
+
+    play(story)
 
 
 def test_members_of_one_process_share_a_stream_and_speak_in_one_frame() -> None:

@@ -61,6 +61,21 @@ def test_a_member_with_a_stream_says_that_it_lives_as_seldom_as_it_was_told_unti
     assert story.has(act.SendHeartbeat)
 
 
+def test_members_of_a_stream_beat_in_step_and_none_of_them_late() -> None:
+    story = Story().stable()
+    story.on(ev.SessionOpened(9_000, in_step_ms=story.now_ms - 8_000))
+    story.wait(3_000)  # One was due already.
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.wait(6_999)
+    assert not story.has(act.SendHeartbeat)
+    story.wait(1)
+    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.wait(8_999)
+    assert not story.has(act.SendHeartbeat)
+    story.wait(1)
+    assert story.has(act.SendHeartbeat)
+
+
 def test_a_stream_that_says_nothing_of_heartbeats_changes_nothing() -> None:
     story = Story().stable()
     story.on(ev.SessionOpened())

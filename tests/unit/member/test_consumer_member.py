@@ -211,6 +211,16 @@ def test_who_has_lost_its_stream_speaks_soon() -> None:
     story.on(ev.RequestFailed(story.said.token, retriable=True, detail=""))
 
 
+def test_members_of_a_stream_beat_in_step() -> None:
+    story = Story().stable(0)
+    story.on(ev.SessionOpened(in_step_ms=story.now_ms - 14_000))
+    story.on(dataclasses.replace(answer(story.said.token, 1), heartbeat_interval_ms=15_000))
+    story.wait(999)
+    assert not story.has(act.SendConsumerHeartbeat)
+    story.wait(1)
+    assert story.has(act.SendConsumerHeartbeat)
+
+
 def test_a_lost_stream_brings_a_heartbeat_that_is_far_off_near() -> None:
     story = Story().stable(0)
     story.on(ev.SessionOpened())

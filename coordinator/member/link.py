@@ -80,7 +80,7 @@ class Link:
         return True
 
     def pushed(self, interval_ms: int, in_step_ms: int | None) -> None:
-        """From the next one on, heartbeats are wanted so often; 0: as often as the settings say. See `SessionOpened`."""
+        """From the next one on, heartbeats are wanted so often; 0: as the settings say. See `SessionOpened`."""
         self._told_ms = interval_ms
         self._in_step_ms = in_step_ms
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from muster.coordinator.bench.crowd import Crowd
 from muster.coordinator.bench.growth import PUSHED, SETTINGS, WIRES
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
 from muster.coordinator.bench.members import Member
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
 from muster.coordinator.bench.pushed import PushedMember
 from muster.coordinator.bench.rows import Row, less_is_better
 from muster.coordinator.bench.sessions.sharing import SharedWire
@@ -90,9 +90,7 @@ async def idle_together(server: Server, size: int = PUSHED, interval_s: float = 
         streams = [SharedWire(members[0].wire) for members in processes]
         await crowd.done(stream.greet(members) for stream, members in zip(streams, processes, strict=True))
         watch, before = Stopwatch(), server.cpu_s()
-        beating = [
-            beaten_once(stream, interval_s * number / len(streams)) for number, stream in enumerate(streams)
-        ]
+        beating = [beaten_once(stream, interval_s * number / len(streams)) for number, stream in enumerate(streams)]
         heard = sum(await asyncio.gather(*beating, asyncio.sleep(interval_s, 0)))
         percent = 100 * (server.cpu_s() - before) / watch.read()
         assert heard == size, f"of {size} members {heard} were answered in {interval_s:.0f} s"

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, AddressOrNone, Door, HostNames, parse_door
-from muster.coordinator.config.values import MAX_INT
+from muster.coordinator.config.values import MAX_INT, words_of
 
 DEFAULT = AddressOrNone("127.0.0.1:9291")
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
@@ -86,7 +86,7 @@ class HttpSettings(BaseModel):
     @property
     def http_host_names(self) -> frozenset[str]:
         """Names other than plain addresses by which the listener may be called, in lower case."""
-        named = {name.lower().rstrip(".") for name in names_of(self.http_hosts)}
+        named = {name.lower().rstrip(".") for name in words_of(self.http_hosts)}
         own = {self.http_address.host.lower()} if self.http_address else set()
         return frozenset(named | own | {"localhost"})
 
@@ -100,7 +100,7 @@ class HttpSettings(BaseModel):
     @field_validator("http_hosts")
     @classmethod
     def are_names_of_hosts(cls, value: HostNames) -> HostNames:
-        for name in names_of(value):
+        for name in words_of(value):
             if not HOST_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is none: write it without scheme, port and *, such as muster.example.org")
         return value
@@ -115,14 +115,6 @@ class HttpSettings(BaseModel):
                 "pip install 'muster-groups[web]', or leave http.listeners empty"
             )
         return self
-
-
-def names_of(hosts: str) -> list[str]:
-    """
-    >>> names_of("a.example, b,")
-    ['a.example', 'b']
-    """
-    return [name.strip() for name in hosts.split(",") if name.strip()]
 
 
 @cache

@@ -1,13 +1,18 @@
 """Bounds and kinds of value that several rooms share."""
 
 from collections.abc import Iterable
-from typing import NewType
+from typing import Final, NewType
 
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.assignors.shield import is_ours
 
+MAX_SHORT = 2**15 - 1
 MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
 DAY_MS = 86_400_000
+
+SASL_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+"""How somebody may show who they are: clients to this node, this node to a Kafka."""
 
 AssignorNames = NewType("AssignorNames", str)
 """Separated by commas."""
@@ -39,5 +44,10 @@ def offered(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def words_of(names: AssignorNames) -> tuple[str, ...]:
-    return tuple(word.strip() for word in names.split(",") if word.strip())
+def words_of(text: str) -> tuple[str, ...]:
+    """What a list by commas names.
+
+    >>> words_of("range, lag,")
+    ('range', 'lag')
+    """
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -9,10 +9,8 @@ from typing import Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT
 
-MAX_LONG = 2**63 - 1
-MAX_SHORT = 2**15 - 1
 MOST_BYTES = 1 << 30
 LAG_IN_WAITS = 2
 """A replica that waits for `replica.fetch.wait.max.ms` in each fetch must not be out of sync between two of them."""

@@ -9,16 +9,13 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, parse_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
 from muster.storage.wording import as_text
 
 BUNDLED: Final = "bundled"
 SCHEME: Final = "kafka://"
-ENGINE_PREFIX: Final = "engine.kafka."
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LONGEST_NAME: Final = 200
 """Of the names that are made of the cluster's; a topic's may have 249 letters."""
-MAX_SHORT: Final = 2**15 - 1
 
 
 def parse_engine(text: str) -> tuple[Address, ...]:
@@ -50,7 +47,7 @@ class EngineSettings(BaseModel):
         default="",
         alias="engine.kafka.sasl.mechanism",
         description="How this node shows them who it is, where the protocol begins with SASL.",
-        json_schema_extra={"allowed": f"one of {', '.join(MECHANISMS)}, or nothing"},
+        json_schema_extra={"allowed": f"one of {', '.join(SASL_MECHANISMS)}, or nothing"},
     )
     engine_kafka_sasl_username: str = Field(
         default="",
@@ -162,8 +159,8 @@ class EngineSettings(BaseModel):
     @field_validator("engine_kafka_sasl_mechanism")
     @classmethod
     def is_a_mechanism(cls, value: str) -> str:
-        if value and value not in MECHANISMS:
-            raise ValueError(f"one of {', '.join(MECHANISMS)}, or nothing")
+        if value and value not in SASL_MECHANISMS:
+            raise ValueError(f"{value!r} is not spoken here")
         return value
 
     @model_validator(mode="after")

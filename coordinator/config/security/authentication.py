@@ -1,14 +1,12 @@
 """Who is it: what is asked of whom before they are heard."""
 
-from typing import Final, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Door
-from muster.coordinator.config.values import DAY_MS, MAX_INT
-
-MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+from muster.coordinator.config.values import DAY_MS, MAX_INT, SASL_MECHANISMS, words_of
 
 
 class AuthenticationSettings(BaseModel):
@@ -16,7 +14,7 @@ class AuthenticationSettings(BaseModel):
         default="",
         alias="sasl.enabled.mechanisms",
         description="How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
-        json_schema_extra={"allowed": f"some of {', '.join(MECHANISMS)}, by commas"},
+        json_schema_extra={"allowed": f"some of {', '.join(SASL_MECHANISMS)}, by commas"},
     )
     sasl_plain_allow_plaintext: bool = Field(
         default=False,
@@ -114,7 +112,7 @@ class AuthenticationSettings(BaseModel):
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        return tuple(word.strip() for word in self.sasl_enabled_mechanisms.split(",") if word.strip())
+        return words_of(self.sasl_enabled_mechanisms)
 
     def check_plain(self, door: Door) -> None:
         """Whether passwords would go over the wire for everybody to read. Raises ValueError."""
@@ -129,7 +127,7 @@ class AuthenticationSettings(BaseModel):
     @field_validator("sasl_enabled_mechanisms")
     @classmethod
     def are_mechanisms(cls, value: str) -> str:
-        unknown = [word.strip() for word in value.split(",") if word.strip() and word.strip() not in MECHANISMS]
+        unknown = [word for word in words_of(value) if word not in SASL_MECHANISMS]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not spoken here")
         return value

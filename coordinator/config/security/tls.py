@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from muster.coordinator.config.security.mapping_rules import Rule, parse_rules
+from muster.coordinator.config.values import words_of
 
 REPLICATION: Final = "replication"
 """The door between nodes."""
@@ -105,7 +106,7 @@ class CertificateSettings(BaseModel):
 
     @property
     def tls_versions(self) -> frozenset[str]:
-        return frozenset(words(self.ssl_enabled_protocols))
+        return frozenset(words_of(self.ssl_enabled_protocols))
 
     @property
     def certificate_files(self) -> tuple[str, ...]:
@@ -119,12 +120,12 @@ class CertificateSettings(BaseModel):
 
     @property
     def cipher_suites(self) -> tuple[str, ...]:
-        return words(self.ssl_cipher_suites)
+        return words_of(self.ssl_cipher_suites)
 
     @field_validator("ssl_enabled_protocols")
     @classmethod
     def are_versions_of_tls(cls, value: str) -> str:
-        if not words(value) or set(words(value)) - set(TLS_VERSIONS):
+        if not words_of(value) or set(words_of(value)) - set(TLS_VERSIONS):
             raise ValueError("older versions are broken, and not spoken")
         return value
 
@@ -185,7 +186,3 @@ def listener_settings() -> list[str]:
     """The names of all settings that hold for one listener."""
     own = [field.alias for field in CertificateSettings.model_fields.values()]
     return [f"{LISTENER_NAME}{door}.{setting}" for door in DOORS for setting in own]
-
-
-def words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -13,6 +13,7 @@ from urllib.request import HTTPRedirectHandler, build_opener
 import structlog
 
 from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.config.values import words_of
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.security.login.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
 from muster.coordinator.security.login.signed_tokens import (
@@ -50,10 +51,9 @@ class KeyRing:
         self._url = settings.oauthbearer_jwks_url
         self._parts = urlsplit(self._url)
         self._refresh_s = settings.oauthbearer_refresh_ms / 1000
-        audiences = (name.strip() for name in settings.oauthbearer_audience.split(","))
         self._expected = Expected(
             settings.oauthbearer_issuer,
-            frozenset(filter(None, audiences)),
+            frozenset(words_of(settings.oauthbearer_audience)),
             settings.oauthbearer_sub_claim,
             settings.oauthbearer_skew_s,
         )

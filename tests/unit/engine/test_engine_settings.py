@@ -65,7 +65,10 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
             "--set: engine.kafka.cluster is blue, but engine is bundled: there is no Kafka",
         ),
         ({"engine.kafka.sasl.password": "correct-horse"}, "engine.kafka.sasl.password is set, but engine is bundled"),
-        (OVER | {"engine.kafka.sasl.mechanism": "GSSAPI"}, "expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            OVER | {"engine.kafka.sasl.mechanism": "GSSAPI"},
+            "expected one of SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER, or nothing ('GSSAPI' is not spoken here)",
+        ),
         (
             OVER | {"engine.kafka.sasl.mechanism": "PLAIN"},
             "engine.kafka.security.protocol is PLAINTEXT, but engine.kafka.sasl.mechanism is PLAIN; set both",

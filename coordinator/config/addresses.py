@@ -29,6 +29,15 @@ class Address(NamedTuple):
     port: int
 
 
+def host_and_port(host: str, port: int) -> str:
+    """What `parse_address` reads.
+
+    >>> host_and_port("node-1", 9290), host_and_port("::1", 9290)
+    ('node-1:9290', '[::1]:9290')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_address(text: str) -> Address:
     """HOST:PORT, an IPv6 host in brackets. Raises ValueError.
 
@@ -127,7 +136,7 @@ class ConnectString(NamedTuple):
     @property
     def hosts(self) -> str:
         """The servers alone, as HOST:PORT,HOST:PORT."""
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+        return ",".join(host_and_port(*server) for server in self.servers)
 
     def __str__(self) -> str:
         return self.hosts + self.chroot

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from muster.coordinator.config.addresses import host_and_port
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
@@ -38,12 +39,8 @@ class NodeAt(NamedTuple):
 
 
 def at(node: NodeAt) -> str:
-    """Its address as HOST:PORT.
-
-    >>> at(NodeAt(1, "node-1", 9290)), at(NodeAt(2, "::1", 9290))
-    ('node-1:9290', '[::1]:9290')
-    """
-    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+    """Its address as HOST:PORT."""
+    return host_and_port(node.host, node.port)
 
 
 class Elsewhere(Protocol):

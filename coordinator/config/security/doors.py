@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from muster.coordinator.config.addresses import Door, is_loopback, parse_connect
+from muster.coordinator.config.addresses import Door, host_and_port, is_loopback, parse_connect
 from muster.coordinator.config.security.tls import (
     DOORS,
     LISTENER_NAME,
@@ -189,8 +189,7 @@ def why_none(asked: str) -> str:
 
 
 def text_of(door: Door) -> str:
-    host, port = door.address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_and_port(*door.address)
 
 
 def allowed_of(extra: object) -> str:

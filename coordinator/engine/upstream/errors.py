@@ -1,6 +1,6 @@
 """What can go wrong with the upstream, as sentences. None of them holds a secret."""
 
-from muster.coordinator.config import Address
+from muster.coordinator.config.addresses import Address, host_and_port
 
 NAMES = {
     -1: "UNKNOWN_SERVER_ERROR", 1: "OFFSET_OUT_OF_RANGE", 2: "CORRUPT_MESSAGE", 3: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -53,5 +53,4 @@ def named_code(code: int) -> str:
 
 
 def named(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_and_port(*address)

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.config import Address
+from muster.coordinator.config.addresses import Address, host_and_port
 
 PROBES: Final = 3
 PROBING_MS: Final = 300
@@ -93,5 +93,4 @@ def unreachable(address: Address, error: OSError) -> Broken:
 
 
 def named(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_and_port(*address)

@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from muster.coordinator.config.addresses import host_and_port
 from muster.coordinator.edge.gate import AsksWho
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.gated import Gated
@@ -91,7 +92,7 @@ class Listener:
     def bind(self, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises AddressTaken."""
         probe(host, port)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = host_and_port(host, port)
         try:
             if credentials is not None:
                 return self._server.add_secure_port(address, credentials)

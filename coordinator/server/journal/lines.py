@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from muster.coordinator.config import Address, Settings, known_settings
+from muster.coordinator.config.addresses import host_and_port
 from muster.coordinator.config.security.doors import open_doors
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
@@ -144,9 +145,7 @@ def tell_where(bound: Address, kafka: Address | None, http: Address | None, node
 
 def str_of(address: Address | None) -> str:
     """HOST:PORT; empty for a door that is not there."""
-    if address is None:
-        return ""
-    return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+    return "" if address is None else host_and_port(*address)
 
 
 def tell_start(settings: Settings) -> None:

@@ -137,9 +137,12 @@ class TopicsSeen:
                 found.append(Question(name, known.topic.id, known.unseen.broker))
         return found
 
-    def answered(self, question: Question, broker: int, name_code: int, id_code: int, now_ms: int) -> Change:
+    def answered(
+        self, question: Question, broker: int, name_code: int, id_code: int, now_ms: int, *, only: bool = False
+    ) -> Change:
         """What a broker said of the name, and of the id. Who knows one of them ends the doubt for now: the next whole
-        answer that leaves the topic out begins anew. Another error says nothing."""
+        answer that leaves the topic out begins anew. Another error says nothing. only: there is no other broker, so
+        that its own word counts a second time."""
         draft = _Draft()
         known = self._topics.get(question.name)
         if known is None or known.unseen is None or known.topic.id != question.id:
@@ -151,7 +154,7 @@ class TopicsSeen:
             if unseen.broker == -1:
                 unseen.broker, unseen.said_ms = broker, now_ms
                 unseen.ask_ms = now_ms + self._gone_after_ms
-            elif broker != unseen.broker and now_ms - unseen.said_ms >= self._gone_after_ms:
+            elif (only or broker != unseen.broker) and now_ms - unseen.said_ms >= self._gone_after_ms:
                 self._goes(question.name, draft)
         return draft.done()
 

@@ -24,6 +24,13 @@ class NotYet(LogFailed):
         self.wait = wait
 
 
+class LastKnown(NamedTuple):
+    """Where a log began and ended when its leader last said so: it does not answer now."""
+
+    start: int
+    end: int
+
+
 class KeyValue(NamedTuple):
     """One record of an internal topic. `value` None is a tombstone."""
 

@@ -141,6 +141,22 @@ class EngineSettings(BaseModel):
         description="How often a shard writes something, be there nothing, so that brokers do not forget its producer.",
     )
 
+    engine_kafka_metadata_refresh_ms: int = Field(
+        default=5_000,
+        alias="engine.kafka.metadata.refresh.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often that Kafka is asked which topics it has.",
+    )
+    engine_kafka_topic_gone_after_ms: int = Field(
+        default=60_000,
+        alias="engine.kafka.topic.gone.after.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="A topic counts as deleted once two brokers, so long apart, have said that they do not know it; "
+        "what groups committed there goes with it.",
+    )
+
     @property
     def upstream(self) -> tuple[Address, ...]:
         """Where to begin; nobody on the bundled engine."""

@@ -9,6 +9,7 @@ view.py         what is known of brokers and leaders. Pure
 upstream.py     asks a broker, a leader, a coordinator; learns who they are
 records.py      produce, fetch, offsets
 topics.py       topics and their settings
+catalog.py      all topics, and which of them a broker does not know
 producers.py    producer ids, and the transactions of clients
 membership.py   the requests of a member of a classic group
 """

@@ -76,9 +76,8 @@ class Lines:
             return line
 
     def failures(self, address: Address) -> int:
-        """How often in a row it could not be reached to ask something."""
-        place = self._places.get((address, ASK))
-        return 0 if place is None else place.failures
+        """How often in a row it could not be reached, for whatever purpose."""
+        return max((place.failures for (at, _), place in self._places.items() if at == address), default=0)
 
     def forget(self, keep: set[Address]) -> None:
         """Close what leads to addresses that nobody has any more."""

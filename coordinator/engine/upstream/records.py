@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from muster.coordinator.engine.upstream.errors import Refused, Unreached, named_code
-from muster.coordinator.engine.upstream.lines import READ, WRITE
+from muster.coordinator.engine.upstream.lines import ASK, READ, WRITE
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.errors import CorruptMessage
@@ -166,7 +166,7 @@ async def again(upstream: Upstream, topic: str) -> None:
 
 
 async def ends(
-    upstream: Upstream, broker: int, places: Iterable[Place], timestamp: int = LATEST
+    upstream: Upstream, broker: int, places: Iterable[Place], timestamp: int = LATEST, *, purpose: str = ASK
 ) -> dict[Place, Written]:
     """Where these logs end, or with EARLIEST begin, as far as one leader can tell; a code for each. Raises
     UpstreamError."""
@@ -178,7 +178,7 @@ async def ends(
         replica_id=-1,
         topics=[struct("ListOffsetsRequest.topics")(name=name, partitions=parts) for name, parts in topics.items()],
     )
-    answer = await upstream.ask(broker, "ListOffsets", request)
+    answer = await upstream.ask(broker, "ListOffsets", request, purpose=purpose)
     return {
         (topic.name, each.partition_index): Written(each.error_code, each.offset)
         for topic in answer.topics

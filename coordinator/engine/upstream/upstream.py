@@ -67,6 +67,11 @@ class Upstream:
         self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
         return self.view
 
+    def met(self, view: View) -> None:
+        """Brokers, as an answer about all topics tells them. The topics asked for by name stay as they are."""
+        self.view = View(view.cluster_id, view.controller, view.brokers, self.view.topics)
+        self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
+
     def address_of(self, broker: int) -> Address:
         address = self.view.brokers.get(broker)
         if address is None:
@@ -86,19 +91,20 @@ class Upstream:
         async def look(line: Line) -> list[str]:
             return lacking(line.versions)
 
-        return await self._by_any(look)
+        return await self.by_any(look)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     async def any(self, api: str, request: object) -> Any:
         """Ask whoever can be reached. Raises UpstreamError when nobody can."""
-        return await self._by_any(lambda line: line.ask(api, request, self.reach.answer_s))
+        return await self.by_any(lambda line: line.ask(api, request, self.reach.answer_s))
 
-    async def _by_any(self, work: Callable[[Line], Awaitable[Found]]) -> Found:
+    async def by_any(self, work: Callable[[Line], Awaitable[Found]], purpose: str = ASK) -> Found:
+        """The same for work with a connection."""
         why: UpstreamError | None = None
         for address in self._addresses():
             try:
-                return await work(await self.lines.to(address))
+                return await work(await self.lines.to(address, purpose))
             except Unreached as error:
                 why = error
         servers = ", ".join(named(each) for each in self.reach.servers)

@@ -16,6 +16,7 @@ from muster.coordinator.engine.upstream.upstream import MOST_TOPICS, Upstream
 from muster.coordinator.engine.upstream.view import View, learned
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, struct
 from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.connections.client import body_of
 from muster.coordinator.ownership.topics_seen import UNKNOWN_ID, UNKNOWN_NAME, Question, Topic
 
 CATALOG: Final = "catalog"
@@ -49,7 +50,7 @@ async def all_topics(upstream: Upstream, known: View, mark: bytes = b"") -> Whol
     async def ask(line: Line) -> tuple[Line, int, Frame]:
         request = struct("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
         version = version_of(line)
-        return line, version, await line.exchange("Metadata", version, request, upstream.reach.answer_s)
+        return line, version, await line.ask_in(version, "Metadata", request, upstream.reach.answer_s)
 
     line, version, frame = await upstream.by_any(ask, CATALOG)
     try:
@@ -57,7 +58,7 @@ async def all_topics(upstream: Upstream, known: View, mark: bytes = b"") -> Whol
             found = read_whole(version, frame, known, mark)
         else:
             found = await asyncio.to_thread(read_whole, version, frame, known, mark)
-    except (MalformedFrame, IndexError) as error:
+    except MalformedFrame as error:
         line.close()
         raise Unreached(f"{named(line.address)} sent what is no answer to Metadata: {error}") from error
     if found is not None:
@@ -74,13 +75,11 @@ def version_of(line: Line) -> int:
 
 
 def read_whole(version: int, frame: Frame, known: View, mark: bytes) -> Whole | None:
-    """For any thread. Raises MalformedFrame, and IndexError for an answer of nothing."""
+    """For any thread. Raises MalformedFrame."""
     anew = blake2b(frame[4:], digest_size=16).digest()  # but for its number
     if anew == mark:
         return None
-    if frame[4]:
-        raise MalformedFrame("its header has tagged fields; expected none")
-    answer = decode("MetadataResponse", version, frame, 5)[0]
+    answer = decode("MetadataResponse", version, frame, body_of("Metadata", version, frame))[0]
     topics = {each.name: topic_of(each) for each in answer.topics if not each.error_code}
     internal = frozenset(each.name for each in answer.topics if each.is_internal)
     before = replace(known, topics={name: known.topics[name] for name in topics.keys() & known.topics.keys()})

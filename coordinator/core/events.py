@@ -21,6 +21,7 @@ from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
 from muster.coordinator.core.requests.streams import TookOver as TookOver
 from muster.coordinator.core.rights import Rights, RightsAnew
+from muster.coordinator.core.txn.events import TxnEvent, TxnOffsetCommit
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -275,10 +276,7 @@ class TimerFired:
 
 @value
 class StoodStill:
-    """The node heard nobody for `stalled_ms`, until now: every deadline moves by `moved_ms`.
-
-    That is more than the stall: what came meanwhile takes time to be read.
-    """
+    """The node heard nobody for `stalled_ms`, until now: every deadline moves by `moved_ms`, for reading takes time."""
 
     stalled_ms: int
     moved_ms: int
@@ -394,6 +392,7 @@ Request: TypeAlias = (
     | OffsetCommit
     | OffsetFetch
     | OffsetDelete
+    | TxnOffsetCommit
     | DescribeGroup
     | ListGroups
     | DeleteGroup
@@ -438,6 +437,7 @@ Event: TypeAlias = (
     | ForgetOffsets
     | Planned
     | TrialEvent
+    | TxnEvent
     | RegexResolved
     | LoadMeasured
     | BalanceGoesOn

@@ -71,6 +71,8 @@ from muster.coordinator.core.requests import describe, noted, offsets, push, set
 from muster.coordinator.core.requests.streams import CutFound, HeldBack, TookOver
 from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import Step
+from muster.coordinator.core.txn import commits
+from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
@@ -242,6 +244,10 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SyncGroup: on_sync,
     LeaveGroup: on_leave,
     OffsetDelete: offsets.delete_offsets,
+    TxnOffsetCommit: commits.commit,
+    TxnOffsetsWritten: commits.written,
+    TxnWriteOver: commits.write_over,
+    TxnEnded: commits.ended,
     DescribeGroup: describe.describe_group,
     ListGroups: describe.list_groups,
     DeleteGroup: on_delete,

@@ -11,6 +11,8 @@ from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
 from muster.coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
+from muster.coordinator.core.txn.events import TxnOffsetCommit
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
@@ -24,6 +26,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.OffsetCommit: effects.OffsetCommitReply,
     events.OffsetFetch: effects.OffsetFetchReply,
     events.OffsetDelete: effects.OffsetDeleteReply,
+    TxnOffsetCommit: TxnOffsetCommitReply,
     events.DescribeGroup: effects.DescribeReply,
     events.ListGroups: effects.ListReply,
     events.DeleteGroup: effects.DeleteReply,

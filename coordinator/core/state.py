@@ -21,6 +21,7 @@ from muster.coordinator.core.ledger import Ledger, Loss
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.plan import Planner, plan_at_once
 from muster.coordinator.core.records import Record, SettingsStored
+from muster.coordinator.core.txn.pending import Pending
 from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class ShardState:
     groups: dict[str, Group] = field(default_factory=dict)
     """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
+    pending: Pending = field(default_factory=Pending)
+    """Positions of transactions that have no marker yet."""
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     settings: dict[str, SettingsStored] = field(default_factory=dict)
     """By group id: an operator's word, whether or not there is such a group."""
@@ -197,6 +200,12 @@ class Step:
     def keep(self, record: Record) -> None:
         apply(self.state, record)
         self.out.records.append(record)
+        if self.state.pending.of:
+            self.state.pending.overtaken_by(record)
+
+    def learn(self, record: Record) -> None:
+        """The log has this fact already, written under another's name: nothing is appended."""
+        apply(self.state, record)
 
     def lost_member(self, group_id: str, why: str) -> None:
         """To session or poll timeout."""

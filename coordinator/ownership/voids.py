@@ -7,7 +7,8 @@ Transactional batches wait for their marker.
 Two things differ from a plain reading of the rules, both so that a compacted log says what the whole one said. An
 owner record has a key of its own (`facts.owner_key`): a later one of the same key would take its place away from in
 front of the batches that it makes count. And a transaction's record that a later one of its key was written after, by
-whoever it was, does not come to count at the marker: the cleaner keeps the later one. So does Kafka's own coordinator.
+whoever it was, be it a tombstone, does not come to count at the marker: the cleaner keeps the later one. So does
+Kafka's own coordinator (tests/integration/engine/test_pending_truth.py asks it).
 """
 
 from collections.abc import Iterable, Sequence
@@ -111,8 +112,6 @@ class Replay:
                 continue
             if self.to_repair.get(key, record.offset) < record.offset:
                 del self.to_repair[key]
-            if record.value is None:
-                continue  # E6: a commit behind a tombstone brings the position back, as in Kafka
             for waiting in self.pending.values():
                 if key in waiting and waiting[key].offset < record.offset:
                     del waiting[key]

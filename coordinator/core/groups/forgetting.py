@@ -21,8 +21,9 @@ def nobody_in(group: Group) -> None:
 
 
 def forget_belongings(group_id: str, step: Step) -> None:
-    """Tombstones for all that belongs to the group; its own come after them."""
-    for topic, partition in list(step.state.offsets.get(group_id, ())):
+    """Tombstones for all that belongs to the group; its own come after them. What waits for a transaction goes, too."""
+    stored = step.state.offsets.get(group_id, {})
+    for topic, partition in [*stored, *(step.state.pending.of_group(group_id) - stored.keys())]:
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
     standing.forget(group_id, step)

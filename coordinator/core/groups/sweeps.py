@@ -25,6 +25,7 @@ from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetDeleted
 from muster.coordinator.core.requests import noted, offsets
 from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.txn.events import TxnOffsetCommit
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 Place: TypeAlias = tuple[str, int]
@@ -32,7 +33,7 @@ Place: TypeAlias = tuple[str, int]
 MADE_ANEW = -1
 """As the time when a topic went: before any commit, so that only the topic's id says which positions go."""
 
-OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetFetch, OffsetDelete)
+OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit)
 """What must not come between the parts of a deletion: it would meet half a group."""
 
 
@@ -74,7 +75,7 @@ def expire(event: ExpireOffsets, step: Step) -> None:
     """A slice of it. The next look is due when this one is over."""
     portion = Portion(event)
     for group_id, places in portion.taken(step):
-        if group_id not in step.state.going:
+        if group_id not in step.state.going and not step.state.pending.of_group(group_id):
             step.looked_at = places
             group = step.state.groups.get(group_id)
             KINDS[type(group)].expire(group, step)

@@ -73,7 +73,13 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
         if step.state.forgetting:
             there = living({place: value for place, value in found.items() if value is not None}, step)
             found = {place: there.get(place) for place in found}
-    step.reply(request.request_id, OffsetFetchReply(offsets=found))
+    refused: dict[Place, ErrorCode] = {}
+    if request.require_stable and step.state.pending:
+        # Whoever reads on from here must not do so from before a transaction that may yet commit (KIP-447).
+        unstable = step.state.pending.unstable(request.group_id)
+        refused = {place: ErrorCode.UNSTABLE_OFFSET_COMMIT for place in found if place in unstable}
+        found.update(dict.fromkeys(refused))
+    step.reply(request.request_id, OffsetFetchReply(offsets=found, refused=refused))
 
 
 def delete_offsets(request: OffsetDelete, step: Step) -> None:
@@ -82,6 +88,7 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
     group = step.state.groups.get(request.group_id)
     subscribed = KINDS[type(group)].subscribed(group, request.group_id)
     stored = step.state.offsets.get(request.group_id, {})
+    pending = step.state.pending.of_group(request.group_id)
     results: dict[tuple[str, int], ErrorCode] = {}
     gone: list[PositionChange] = []
     for topic, partition in request.partitions:
@@ -90,6 +97,7 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
             continue
         if (topic, partition) in stored:
             gone.append(PositionChange(topic, partition, stored[topic, partition].offset, None))
+        if (topic, partition) in stored or (topic, partition) in pending:
             step.keep(OffsetDeleted(request.group_id, topic, partition))
         results[topic, partition] = ErrorCode.NONE
     noted.positions_changed(request.group_id, gone, request.operator, step)

@@ -46,9 +46,12 @@ class OffsetStage:
         yield from self.asked(event)
 
     def do_fetch(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """fetch GROUP [stable] topic-partition ...|all"""
         group, *rest = words
+        stable = rest[:1] == ["stable"]
+        rest = rest[stable:]
         wanted = None if rest == ["all"] else tuple(topic_partition(word) for word in rest)
-        yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted))
+        yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted, stable))
 
     def do_delete_offsets(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """delete-offsets GROUP [by=WHO] topic-partition ..."""

@@ -19,6 +19,7 @@ from muster.coordinator.core.plan import Plan, PlanRequest, planned
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import moved_by
@@ -34,6 +35,7 @@ from tests.support.stories.rights_stage import RightsStage
 from tests.support.stories.story import milliseconds, pairs
 from tests.support.stories.trace import describe_records, describe_reply
 from tests.support.stories.trial_stage import TrialStage
+from tests.support.stories.txn_stage import TxnStage
 
 NO_REPLY = "parked"
 
@@ -50,6 +52,7 @@ class Stage(
     ControlStage,
     BalanceStage,
     RightsStage,
+    TxnStage,
 ):
     """The shard under test, its clock and its clients."""
 
@@ -77,6 +80,7 @@ class Stage(
         TrialStage.__init__(self)
         BalanceStage.__init__(self)
         RightsStage.__init__(self)
+        TxnStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
         self.step(events.Loaded())
@@ -295,6 +299,8 @@ class Stage(
             kind, client = self.requests[request]
             if isinstance(reply, CentralReply):
                 yield from self.heard_central(request, reply)
+            if isinstance(reply, TxnOffsetCommitReply):
+                self.may_be_written(request, reply)
             told = reply.consumer if isinstance(reply, PushReply) else reply
             if isinstance(told, ConsumerHeartbeatReply):
                 self.learn(request, told)

@@ -14,6 +14,7 @@ from muster.coordinator.core.control.trial import records as trial
 from muster.coordinator.core.control.trial.guards import written
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
 from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
@@ -269,11 +270,16 @@ def describe_reply(reply: effects.Reply) -> str:
                 if reply.code
                 else ", ".join(f"{m.member_id or m.group_instance_id} {code(m.code)}" for m in reply.members)
             )
-        case effects.OffsetCommitReply() | effects.OffsetDeleteReply():
+        case effects.OffsetCommitReply() | effects.OffsetDeleteReply() | TxnOffsetCommitReply():
             refused = [f"{topic}-{p} {code(why)}" for (topic, p), why in sorted(reply.partitions.items()) if why]
             return " ".join([code(reply.code), *refused])
         case effects.OffsetFetchReply():
-            found = [f"{t}-{p}={'none' if v is None else v.offset}" for (t, p), v in sorted(reply.offsets.items())]
+            found = [
+                f"{t}-{p} {code(reply.refused[t, p])}"
+                if (t, p) in reply.refused
+                else f"{t}-{p}={'none' if v is None else v.offset}"
+                for (t, p), v in sorted(reply.offsets.items())
+            ]
             return " ".join(found) or "no offsets"
         case effects.DescribeReply():
             return code(reply.code) if reply.code else describe_group(reply)

@@ -1,0 +1,19 @@
+"""The answer to `TxnOffsetCommit`."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.value import value
+from muster.coordinator.errors import ErrorCode
+
+
+@value
+class TxnOffsetCommitReply:
+    """`code` stands for every partition that `partitions` does not name. `kept`: what is to be written now, under the
+    producer's own numbers."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+    kept: Mapping[tuple[str, int], StoredOffset] = field(default_factory=dict)

@@ -57,16 +57,16 @@ class Led:
 
 
 class Copied:
-    """What a follower asked last of a partition, and what it was told: the high watermark, and the start. known: the
-    same, by an answer to what it had asked before in this epoch. end: where the log ended when it was last given
+    """What a follower asked last of a partition. known: the high watermark and the start that it was told, by the
+    answer to this or to what it had asked before in this epoch. end: where the log ended when it was last given
     records, -1 if it was not."""
 
-    __slots__ = ("end", "item", "known", "told")
+    __slots__ = ("end", "item", "known")
 
     def __init__(self, item: FetchItem) -> None:
         self.end = -1
         self.item = item
-        self.told = self.known = (-1, -1)
+        self.known = (-1, -1)
 
 
 class Parked:
@@ -196,7 +196,7 @@ class Serving:
                 session.gather_ms = NEVER
 
     def happened(self, place: TopicPartition) -> None:
-        """Records came, the high watermark or the start moved, or this node leads no more: followers are to know."""
+        """The high watermark or the start moved, or this node leads no more: followers are to know."""
         for session in self._sessions.values():
             if place in session.copied:
                 session.news[place] = None
@@ -344,7 +344,7 @@ class Serving:
             self._pay(session, news, now_ms)
         for part in parts:
             if (copied := session.copied.get(part.place)) is not None and not part.code and part.diverging is None:
-                copied.told = copied.known = part.high_watermark, part.start
+                copied.known = part.high_watermark, part.start
         session.peer.answered(number, now_ms)
         reply(FetchAnswer(0, session.id, tuple(parts)))
         return True

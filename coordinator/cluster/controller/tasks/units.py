@@ -22,6 +22,8 @@ from muster.coordinator.cluster.facts import (
 MOST_LOOKS = 2_000
 """Units looked at in one step: at some microseconds each, the node answers others in between."""
 
+UNCLEAN_BY_SETTING = "unclean by setting"
+
 
 class Pass:
     """One pass over the units that wait, which fills one write.
@@ -89,6 +91,9 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
         return make(reign, draft, unit, assignment, reason)
     standing = book.standing(unit, assignment, state)
     decision = looked(reign, unit, state, standing, reason)
+    if decision is not None and decision.clean is Clean.UNCLEAN:
+        # Whatever brought it about: that records may be lost by it is the setting's doing.
+        decision = decision._replace(state=replace(decision.state, cause=UNCLEAN_BY_SETTING))
     if decision is None and (assignment.adding or assignment.removing):
         done = reassign.finished(state, assignment, standing)
         if done is not None:
@@ -105,17 +110,11 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
 
 
 def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
-    """What the unit should be."""
-    decision = looked_at(reign, unit, state, standing, reason)
-    if decision is None or decision.clean is not Clean.UNCLEAN:
-        return decision
-    # Whatever brought it about: that records may be lost by it is the setting's doing.
-    return Decision(replace(decision.state, cause="unclean by setting"), decision.clean)
+    """What the unit should be.
 
-
-def looked_at(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
-    """A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside
-    it does so with a new epoch, in which it leads only when it has heard what is set."""
+    A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
+    does so with a new epoch, in which it leads only when it has heard what is set.
+    """
     book = reign.book
     anew = state.leader in book.nodes.unsure
     cause = reason.cause or f"node {state.leader} is gone"

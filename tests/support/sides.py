@@ -18,9 +18,10 @@ from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.around import Around, NoController, Seated
+from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
-from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
+from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller
 from muster.coordinator.replication.wire.links import REPLICATION, Calling

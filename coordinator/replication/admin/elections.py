@@ -30,6 +30,10 @@ def unclean(image: Image, unit: TopicPartition) -> ErrorCode | None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if view.leader != NOBODY:
         return ErrorCode.ELECTION_NOT_NEEDED
+    return unless_one_lives(image, view)
+
+
+def unless_one_lives(image: Image, view: PartitionView) -> ErrorCode | None:
     live = {node.id for node in image.live()}
     return None if live.intersection(view.replicas) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
@@ -39,11 +43,8 @@ def came(image: Image, unit: TopicPartition, drained: Collection[int], *, unclea
     view = image.partition(unit)
     if view is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if unclean and view.leader != NOBODY:
-        return ErrorCode.NONE
     if unclean:
-        live = {node.id for node in image.live()}
-        return None if live.intersection(view.replicas) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return ErrorCode.NONE if view.leader != NOBODY else unless_one_lives(image, view)
     if view.leader == view.replicas[0]:
         return ErrorCode.NONE
     return None if may_lead(image, view, view.replicas[0], drained) else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -13,12 +13,13 @@ from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
 from muster.coordinator.cluster.term import Term
 from muster.coordinator.config import Address
 from muster.coordinator.core.events import CutFound
+from muster.coordinator.replication.clock import monotonic_ms
 from muster.coordinator.replication.shards.asking import Asking, Led
 from muster.coordinator.replication.shards.cuts import Cuts
 from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.replication.shards.takeovers import Takeovers
 from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.replication.side import ClusterSide, monotonic_ms
+from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.tasks import Failed, Tasks
 from muster.coordinator.replication.wire.links import address_in
 from muster.coordinator.runtime.led.engine import LedEngine

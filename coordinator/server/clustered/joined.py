@@ -27,6 +27,7 @@ from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.around import Around, Seated
 from muster.coordinator.replication.asks_ends import AsksByDoor
+from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
 from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.ends import EndsElsewhere
@@ -35,7 +36,7 @@ from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
 from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
+from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.view import ImageView
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.link import Caller

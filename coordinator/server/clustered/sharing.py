@@ -4,10 +4,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from muster.coordinator.cluster.facts import SECURITY
+from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.secured.following import Following
 from muster.coordinator.replication.secured.leading import PLACE, Leading
 from muster.coordinator.replication.secured.mending import Mending
-from muster.coordinator.replication.side import ClusterSide, monotonic_ms, wall_ms
+from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.wire.links import Links, address_in
 from muster.coordinator.server.clustered.shared_store import SharedStore
 from muster.storage.broker.broker import Broker

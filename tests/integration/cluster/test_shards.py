@@ -10,8 +10,8 @@ from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset, Protocol, Takeover
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.clock import monotonic_ms
 from muster.coordinator.replication.shards.asking import Asking
-from muster.coordinator.replication.side import monotonic_ms
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 
 pytestmark = pytest.mark.integration

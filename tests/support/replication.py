@@ -17,6 +17,7 @@ from muster.coordinator.kafka.connections.listener import ListenerLimits
 from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
 from muster.coordinator.replication.wire.guard import Who
 from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.words import (
     EpochAsked,
     EpochEnd,
@@ -147,6 +148,15 @@ def whole(*places: TopicPartition, offset: int = 0) -> FetchRequest:
     return FetchRequest(2, 77, 0, 0, items)
 
 
-def fetch_of(link: Link, fetch: FetchRequest, **more: Any) -> Any:
-    given = {"max_wait_ms": 500, "min_bytes": 1, "deadline_s": PATIENCE_S * pace()} | more
-    return link.fetch(fetch, NAMES.get, **given)
+async def fetch_of(link: Link, fetch: FetchRequest, names: Callable[[bytes], str | None] = NAMES.get) -> FetchAnswer:
+    """What is told of it, or raised."""
+    came: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+
+    def told(answer: FetchAnswer | LinkError) -> None:
+        if isinstance(answer, LinkError):
+            came.set_exception(answer)
+        else:
+            came.set_result(answer)
+
+    link.fetch_then(fetch, names, told, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S * pace())
+    return await came

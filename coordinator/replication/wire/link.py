@@ -119,13 +119,6 @@ class Link(ClientConnection[LinkError]):
 
     # -- what nodes ask ---------------------------------------------------------------------------------------------
 
-    async def fetch(
-        self, fetch: FetchRequest, name_of: translate.NameOf, *, max_wait_ms: int, min_bytes: int, deadline_s: float
-    ) -> FetchAnswer:
-        """name_of: of the topics that are fetched, whose names are not on the wire."""
-        request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
-        return await self.ask("Fetch", request, deadline_s, lambda said: translate.fetch_answer(said, name_of))
-
     def fetch_then(
         self,
         fetch: FetchRequest,
@@ -136,7 +129,8 @@ class Link(ClientConnection[LinkError]):
         min_bytes: int,
         deadline_s: float,
     ) -> None:
-        """`fetch` by calls alone: `told` is called once, later, with the answer, or with why there is none."""
+        """By calls alone, for it is asked some hundred times a second. told: called once, later, with the answer, or
+        with why there is none. name_of: of the topics that are fetched, whose names are not on the wire."""
         request = translate.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         loop = asyncio.get_running_loop()
         try:

@@ -100,14 +100,12 @@ def test_what_is_asked_of_a_topic_that_is_not_known_is_refused_at_once_and_no_mo
         request = whole()
         request = request._replace(items=(*request.items, strange), forgotten=(Forgotten(strange.place, STRANGE),))
         names = {TOPIC: "orders", STRANGE: "strange"}.get
-        answer = await link.fetch(request, names, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S)
+        answer = await fetch_of(link, request, names)
         assert [(part.place, part.code) for part in answer.parts] == [(strange.place, ErrorCode.UNKNOWN_TOPIC_ID)]
         ((_, asked),) = desk.asked
         assert (asked.request, asked.max_wait_ms) == (request._replace(items=request.items[:1], forgotten=()), 0)
         desk.found = lambda asked: FetchAnswer(WRONG_SESSION_EPOCH)
-        assert await link.fetch(request, names, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S) == FetchAnswer(
-            WRONG_SESSION_EPOCH
-        )
+        assert await fetch_of(link, request, names) == FetchAnswer(WRONG_SESSION_EPOCH)
 
     play(story)
 
@@ -115,7 +113,7 @@ def test_what_is_asked_of_a_topic_that_is_not_known_is_refused_at_once_and_no_mo
 def test_what_is_told_of_a_topic_that_went_meanwhile_is_left_out() -> None:
     async def story(desk: HeldDesk, link: Link) -> None:
         desk.found = lambda asked: FetchAnswer(0, 9, (FetchedPart(ORDERS, TOPIC, 0, 5, 0),))
-        answer = await link.fetch(whole(), lambda topic: None, max_wait_ms=500, min_bytes=1, deadline_s=PATIENCE_S)
+        answer = await fetch_of(link, whole(), lambda topic: None)
         assert answer == FetchAnswer(0, 9)
 
     play(story)

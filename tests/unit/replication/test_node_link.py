@@ -238,7 +238,7 @@ def test_who_wants_an_answer_no_longer_harms_nobody() -> None:
         desk.held = asyncio.Event()
         async with serving(desk) as door:
             link = await linked(door)
-            first = asyncio.create_task(fetch_of(link, whole()))
+            first = asyncio.create_task(link.epochs((), deadline_s=PATIENCE_S))
             await desk.until(lambda: len(desk.asked) == 1)
             first.cancel()
             second = asyncio.create_task(link.epochs((), deadline_s=PATIENCE_S))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
-import structlog
 from google.protobuf.message import Message
 
 from muster.coordinator.config.security.tls import REPLICATION
@@ -32,11 +31,9 @@ if TYPE_CHECKING:
 
 GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
 
-Place = tuple[str, int]
 SettingsAnswer: TypeAlias = DescribeGroupSettingsResponse | AlterGroupSettingsResponse
 Credentials = Callable[[], grpc.ChannelCredentials | None]
 
-log = structlog.get_logger("muster.cluster")
 
 
 class Channels:

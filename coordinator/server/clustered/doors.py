@@ -1,13 +1,17 @@
 """Where the other nodes' clients are told that this node's doors are."""
 
-from ipaddress import ip_address
-from typing import Final
-
 from muster.coordinator.cluster.facts import Endpoint
-from muster.coordinator.config import Address
+from muster.coordinator.config.addresses import WILDCARD_HOSTS, Address, is_loopback
 from muster.coordinator.edge.cluster import HTTP
+from muster.coordinator.server.doors.told import Doors
+from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
 
-ANYWHERE: Final = ("", "0.0.0.0", "::", "[::]")
+
+def client_doors(doors: Doors) -> tuple[Endpoint, ...]:
+    """All of them, Kafka's first, which tools of that era take for the only one."""
+    kafka = None if doors.kafka is None else Endpoint(PLAINTEXT, *doors.kafka)
+    told = (kafka, Endpoint(GRPC, *doors.grpc), http_door(doors.http, doors.grpc))
+    return tuple(door for door in told if door is not None)
 
 
 def http_door(bound: Address | None, advertised: Address) -> Endpoint | None:
@@ -24,12 +28,5 @@ def http_door(bound: Address | None, advertised: Address) -> Endpoint | None:
     """
     if bound is None or (is_loopback(bound.host) and not is_loopback(advertised.host)):
         return None
-    anywhere = bound.host in ANYWHERE or is_loopback(bound.host)
+    anywhere = bound.host in WILDCARD_HOSTS or is_loopback(bound.host)
     return Endpoint(HTTP, advertised.host if anywhere else bound.host, bound.port)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -46,12 +46,13 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.server.clustered.asking import AsksElsewhere, Channels, credentials_of
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE, ClusterService
+from muster.coordinator.server.clustered.doors import client_doors
 from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator, groups_with_settings
 from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
 from muster.coordinator.server.clustered.noting import tell_election
-from muster.coordinator.server.clustered.rules import client_doors, internal_configs, rules_of
+from muster.coordinator.server.clustered.rules import internal_configs, rules_of
 from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.clustered.touch import SessionLengths, Touch
 from muster.coordinator.server.dispatch import Method, methods_of
@@ -168,6 +169,7 @@ class Joined:
             on_taken=self._failed,
         )
         seat = self._seat = Seat(self.session, settings.node_id, rules_of(settings), self._surroundings())
+        touch = Touch(self.session, monotonic_ms, lambda: seat.seated)
         around = Around(
             controller=lambda: None if seat.seated is None else Seated(*seat.seated),
             node_epoch=lambda: registration.epoch,
@@ -176,7 +178,7 @@ class Joined:
             desk=seat,
             in_touch=lambda: self.session.state is SessionState.CONNECTED,
             session_ms=self.session.session_timeout_ms,
-            heard=(touch := Touch(self.session, monotonic_ms, lambda: seat.seated)).heard,
+            heard=touch.heard,
         )
         self._touch = touch.look
         calling = Calling(Caller(broker.cluster_id, settings.node_id), tls=self._calls())

@@ -3,20 +3,10 @@
 from collections.abc import Mapping
 
 from muster.coordinator.cluster.controller import settings as rules
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, SECURITY, Endpoint
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, SECURITY
 from muster.coordinator.config import Settings
-from muster.coordinator.server.clustered.doors import http_door
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
 
 ELECTIONS_KEPT_MS = 30 * 24 * 60 * 60 * 1000
-
-
-def client_doors(doors: Doors) -> tuple[Endpoint, ...]:
-    """Where clients are told to go, Kafka's first, which tools of that era take for the only one."""
-    kafka = None if doors.kafka is None else Endpoint(PLAINTEXT, *doors.kafka)
-    told = (kafka, Endpoint(GRPC, *doors.grpc), http_door(doors.http, doors.grpc))
-    return tuple(door for door in told if door is not None)
 
 
 def rules_of(settings: Settings) -> rules.Settings:

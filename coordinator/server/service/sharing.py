@@ -23,6 +23,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.identity import Identity
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.service.session import HELLO_MS, MOST_SILENT
 
 Serve = Callable[[AsyncIterator[pb.SessionRequest], Call], Any]
 """Serves one member's stream."""
@@ -36,10 +37,6 @@ MOST_AT_ONCE: Final = 1_000
 MOST_UNWRITTEN: Final = 512
 MOST_UNWRITTEN_BYTES: Final = 1 << 20
 """Of what all members of a stream are to hear; a frame has no more, unless one message alone is larger."""
-HELLO_MS: Final = 10_000
-"""A stream on which nobody says anything for so long is nobody's."""
-MOST_SILENT: Final = 1_000
-"""Streams of a node on which nobody has said anything yet."""
 
 STATUSES: Final[Mapping[type[Exception], int]] = {
     MalformedRequest: 3,

@@ -35,7 +35,6 @@ SettingsAnswer: TypeAlias = DescribeGroupSettingsResponse | AlterGroupSettingsRe
 Credentials = Callable[[], grpc.ChannelCredentials | None]
 
 
-
 class Channels:
     """To the gRPC doors of other nodes. `credentials`: for the next connection; None: in the clear."""
 

@@ -51,8 +51,10 @@ class Snapshot:
     """All that a decision depends on.
 
     `topics` maps each topic to its number of partitions, `lags` to records behind, by partition,
-    `racks` to the racks of the replicas, by partition. Iterating gives every (topic, partition)
-    that some member subscribes to.
+    `racks` to the racks of the replicas, by partition. `stale` are the partitions, by topic, of which
+    nobody said in time where their logs end: their lag rests on what was said before; `lags` is None
+    where that is not known of all of them. Iterating gives every (topic, partition) that some member
+    subscribes to.
 
     >>> group = Snapshot({"t": 2, "unread": 5}, [Member("a", ("t",))])
     >>> list(group)
@@ -67,6 +69,7 @@ class Snapshot:
     racks: Mapping[str, Sequence[Sequence[str]]] | None = None
     assignor: str = ""
     options: Mapping[str, JsonValue] = field(default_factory=dict)
+    stale: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.members) > MAX_MEMBERS:

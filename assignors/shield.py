@@ -27,6 +27,7 @@ def shielded(snapshot: Snapshot) -> Snapshot:
         if snapshot.racks is None
         else MappingProxyType({topic: tuple(map(tuple, row)) for topic, row in snapshot.racks.items()}),
         options=MappingProxyType(dict(snapshot.options)),
+        stale=MappingProxyType({topic: tuple(row) for topic, row in snapshot.stale.items()}),
     )
 
 

@@ -12,7 +12,7 @@ from muster.assignors.data.values import Facts, JsonValue, Member
 
 _T = TypeVar("_T")
 
-_SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options")
+_SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options", "stale")
 _MEMBER_FIELDS = ("id", "topics", "owned", "generation", "instance_id", "rack", "user_data")
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
@@ -28,6 +28,7 @@ class SnapshotFields(TypedDict):
     racks: Mapping[str, Sequence[Sequence[str]]] | None
     assignor: str
     options: Mapping[str, JsonValue]
+    stale: Mapping[str, Sequence[int]]
 
 
 def dump(snapshot: Facts) -> str:
@@ -44,6 +45,8 @@ def dump(snapshot: Facts) -> str:
         out["assignor"] = snapshot.assignor
     if snapshot.options:
         out["options"] = dict(snapshot.options)
+    if snapshot.stale:
+        out["stale"] = {topic: list(partitions) for topic, partitions in snapshot.stale.items()}
     return compact(out)
 
 
@@ -81,6 +84,7 @@ def load(text: str | bytes) -> SnapshotFields:
         racks=_optional(raw, "racks", lambda value: mapping(value, "racks", _rack_lists)),
         assignor=expect(raw.get("assignor", ""), str, "assignor"),
         options=expect(raw.get("options", {}), dict, "options"),
+        stale=mapping(raw.get("stale", {}), "stale", _numbers),
     )
 
 

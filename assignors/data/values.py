@@ -47,3 +47,6 @@ class Facts(Protocol):
 
     @property
     def options(self) -> Mapping[str, JsonValue]: ...
+
+    @property
+    def stale(self) -> Mapping[str, Sequence[int]]: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def dump(snapshot: Snapshot) -> bytes:
     """The snapshot as bytes. Claims to partitions that do not exist are not kept: nobody may rely on them."""
     table = snapshot.members if isinstance(snapshot.members, MemberTable) else table_of(snapshot)
     lags = {topic: np.asarray(row, dtype="<i8") for topic, row in (snapshot.lags or {}).items()}
-    bare = Snapshot(snapshot.topics, [], None, snapshot.racks, snapshot.assignor, snapshot.options)
+    bare = replace(snapshot, members=[], lags=None)
     header = {
         "snapshot": json.loads(json_dump(bare)),
         "subscriptions": [list(topics) for topics in table.subscriptions],
@@ -84,6 +85,7 @@ def _assemble(header: dict[str, Any], blob: bytes, start: int) -> Snapshot:
         racks=bare.racks,
         assignor=bare.assignor,
         options=bare.options,
+        stale=bare.stale,
     )
 
 

@@ -148,6 +148,8 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
     remote = entry.snapshot_source in MADE_THERE and isinstance(named, str) and named
     yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
+    if (stale := snapshot.get("stale")) and isinstance(stale, dict):
+        yield Text(stale_line(stale, known="lags" in snapshot), style="yellow")
     options = snapshot.get("options")
     if not isinstance(options, dict):
         return
@@ -156,6 +158,14 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
         yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
     if "held" in options:
         yield Text(f"its plan was corrected by what operators hold of the group: {options['held']}", style="cyan")
+
+
+def stale_line(stale: dict[str, Any], *, known: bool) -> str:
+    """What the plan rests on where the leaders of some partitions did not say where they end."""
+    count = plural(sum(len(partitions) for partitions in stale.values()), "partition")
+    if known:
+        return f"the lags of {count} are those of when their leaders last answered"
+    return f"planned by count, without lags: nobody has said where the logs of {count} end"
 
 
 def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:

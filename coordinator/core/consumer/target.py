@@ -132,7 +132,9 @@ def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
 def seen_by(event: Planned, now: Snapshot) -> Snapshot:
     """The snapshot as it is now, with what the assignor was told beside the group."""
     seen = event.snapshot
-    return now if seen is None else replace(now, assignor=seen.assignor, lags=seen.lags, options=seen.options)
+    if seen is None:
+        return now
+    return replace(now, assignor=seen.assignor, lags=seen.lags, options=seen.options, stale=seen.stale)
 
 
 def failed(group: ConsumerGroup, why: str, step: Step) -> None:

@@ -15,7 +15,16 @@ from muster.coordinator.core.plan import loadable, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.node.lags import Rest, Span, committed_now, here_or_later, lags_of, with_lags
+from muster.coordinator.server.node.lags import (
+    Measured,
+    Rest,
+    Span,
+    committed_now,
+    here_or_later,
+    lags_of,
+    lags_told,
+    with_lags,
+)
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History, Rates
@@ -60,14 +69,19 @@ def by_topic(known: "Rates") -> Seen:
     return seen
 
 
-def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work | Rest:
-    """What a shard wants computed, with what only the node knows. Raises LogFailed when a log is away."""
+def completed(
+    work: Work, engine: Engine, span: Span, observing: "Observing | None", measured: Measured | None = None
+) -> Work | Rest:
+    """What a shard wants computed, with what only the node knows. Raises LogFailed when a log is away. measured: where
+    others are to say where logs end, instead of `span`."""
     if isinstance(work.request, ShadowRequest):
-        return with_loads(work, engine, span, observing.history if observing is not None else None)
-    return with_lags(work, engine, span)
+        return with_loads(work, engine, span, observing.history if observing is not None else None, measured)
+    return with_lags(work, engine, span, measured)
 
 
-def with_loads(work: Work, engine: Engine, span: Span, history: "History | None") -> Work | Rest:
+def with_loads(
+    work: Work, engine: Engine, span: Span, history: "History | None", measured: Measured | None = None
+) -> Work | Rest:
     """The work with lags and rates, as far as they are known.
 
     A shadow that plans by lags gets those of this moment, as the group's own assignor would; else the sampler's last
@@ -86,7 +100,9 @@ def with_loads(work: Work, engine: Engine, span: Span, history: "History | None"
 
     def whole() -> Work:
         lags: Mapping[str, Sequence[int]] | None = None
-        if committed is not None:
+        if committed is not None and measured is not None:
+            lags, _ = lags_told(counts, committed, measured)
+        elif committed is not None:
             lags = lags_of(Snapshot(counts, []), committed, span)
         elif known is not None:
             seen = columns(known, known.lag_now.tolist(), counts)
@@ -94,7 +110,8 @@ def with_loads(work: Work, engine: Engine, span: Span, history: "History | None"
         rates = None if known is None else columns(known, known.produced.tolist(), counts)
         return replace(work, request=replace(asked, lags=lags, rates=rates))
 
-    return here_or_later(whole, counts)
+    asks = committed is not None and measured is not None
+    return whole if asks else here_or_later(whole, counts)
 
 
 def columns(known: "Rates", figures: Sequence[float], counts: Mapping[str, int]) -> dict[str, list[float]]:

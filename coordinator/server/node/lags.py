@@ -13,7 +13,7 @@ from muster.coordinator.core.plan import PlanRequest, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import NotYet
+from muster.coordinator.runtime.ports import LastKnown, NotYet
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import Place
@@ -31,12 +31,17 @@ Rest = Callable[[], Work]
 """What is left to do for some work, for a thread; it looks at nothing that shards change. Raises as they do."""
 
 
-def with_lags(work: Work, engine: Engine, span: Span) -> Work | Rest:
+Measured = Callable[[Sequence[tuple[str, int]]], Sequence[tuple[int, int] | None]]
+"""The same of many partitions, where others are to say: a `LastKnown` of what nobody said in time, None of what nobody
+has ever said. It waits, so it is for a thread, and raises nothing."""
+
+
+def with_lags(work: Work, engine: Engine, span: Span, measured: Measured | None = None) -> Work | Rest:
     """The work with the lags of this moment, where its assignor asks for them and has none yet.
 
     Called in the turn in which the shard asked: nobody can commit in between. Of many partitions the ends are for a
-    thread to look up. Raises LogFailed when the log of a partition is away: a plan by guessed lags would look like one
-    by real ones.
+    thread to look up, and all that are `measured`. Raises LogFailed when the log of a partition is away: a plan by
+    guessed lags would look like one by real ones.
     """
     request = work.request
     shard = engine.core(work.shard)
@@ -51,7 +56,43 @@ def with_lags(work: Work, engine: Engine, span: Span) -> Work | Rest:
         lags = lags_of(snapshot, committed, span)
         return replace(work, request=replace(asked, snapshot=replace(snapshot, lags=lags)))
 
-    return here_or_later(whole, snapshot.topics)
+    if measured is None:
+        return here_or_later(whole, snapshot.topics)
+    ask = measured
+
+    def asked_for() -> Work:
+        lags, stale = lags_told(snapshot.topics, committed, ask)
+        return replace(work, request=replace(asked, snapshot=replace(snapshot, lags=lags, stale=stale)))
+
+    return asked_for
+
+
+Told = tuple[dict[str, list[int]] | None, dict[str, list[int]]]
+"""Lags by topic and partition; and which of them rest on what was known before."""
+
+
+def lags_told(counts: Mapping[str, int], committed: Callable[[str, int], int | None], measured: Measured) -> Told:
+    """The lags as far as others say where logs end. Where they never said it of some partition there are none at all,
+    and these are the ones that lack: a plan goes by count then, for one by guessed lags would look like one by real
+    ones."""
+    places = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
+    lags: dict[str, list[int]] = {topic: [] for topic in counts}
+    stale: dict[str, list[int]] = {}
+    unknown: dict[str, list[int]] = {}
+    for (topic, partition), span in zip(places, measured(places), strict=True):
+        if span is None:
+            unknown.setdefault(topic, []).append(partition)
+            continue
+        if isinstance(span, LastKnown):
+            stale.setdefault(topic, []).append(partition)
+        lags[topic].append(behind(span, committed(topic, partition)))
+    return (None, unknown) if unknown else (lags, stale)
+
+
+def behind(span: tuple[int, int], offset: int | None) -> int:
+    """Without a commit, everything that is there counts."""
+    first, end = span
+    return max(0, end - (first if offset is None else max(offset, first)))
 
 
 def here_or_later(whole: Rest, counts: Mapping[str, int]) -> Work | Rest:
@@ -89,18 +130,17 @@ def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | Non
 
 
 def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], span: Span) -> dict[str, list[int]]:
-    """Without a commit, everything that is there counts. All are looked at before any that is not known yet is said to
+    """All are looked at before any that is not known yet is said to
     be: each look lets another node be asked."""
     missing: list[NotYet] = []
 
     def lag(topic: str, partition: int) -> int:
         try:
-            first, end = span(topic, partition)
+            both = span(topic, partition)
         except NotYet as not_yet:
             missing.append(not_yet)
             return 0
-        offset = committed(topic, partition)
-        return max(0, end - (first if offset is None else max(offset, first)))
+        return behind(both, committed(topic, partition))
 
     lags = {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
     if missing:

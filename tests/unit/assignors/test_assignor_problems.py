@@ -19,6 +19,7 @@ GROUP = Snapshot(
     racks={"t": [["r1", "r2"], [], ["r2"]]},
     assignor="sticky",
     options={"max.partitions.per.member": 2, "member.capacity": {"a": 2.5}},
+    stale={"t": [1]},
 )
 
 

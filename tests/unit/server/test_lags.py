@@ -1,15 +1,17 @@
 """The lags that an assignor on the coordinator is given."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.coordinator.core import events
-from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.plan import PlanRequest, planned
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import LogFailed, NotYet
+from muster.coordinator.runtime.ports import LastKnown, LogFailed, NotYet
 from muster.coordinator.server.node.lags import AT_ONCE, lags_of, with_lags
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -103,3 +105,45 @@ def test_ends_that_nobody_tells_in_time_are_a_log_that_cannot_be_read(count: int
     assert not isinstance(rest, Work)
     with pytest.raises(LogFailed, match="t-0 is not known yet"):
         rest()
+
+
+class Leaders:
+    """Others who say where logs end, as far as they do."""
+
+    def __init__(self, *told: tuple[int, int] | None) -> None:
+        self.told = told
+        self.asked: list[list[tuple[str, int]]] = []
+
+    def __call__(self, places: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        self.asked.append(list(places))
+        return self.told
+
+
+def planned_with(leaders: Leaders) -> Snapshot:
+    work, engine, core = asked(len(leaders.told))
+    commit(core, 20)
+    rest = with_lags(work, engine, lambda topic, partition: (0, 0), leaders)
+    assert not isinstance(rest, Work)
+    assert leaders.asked == [], "nobody is asked in the turn"
+    commit(core, 45)
+    request = rest().request
+    assert isinstance(request, PlanRequest)
+    assert leaders.asked == [[("t", partition) for partition in range(len(leaders.told))]], "all in one question"
+    return request.snapshot
+
+
+def test_t5_lags_by_what_leaders_say() -> None:
+    snapshot = planned_with(Leaders((10, 50), (10, 50)))
+    assert (snapshot.lags, snapshot.stale) == ({"t": [30, 40]}, {})
+
+
+def test_t5_what_a_leader_does_not_say_in_time_is_what_was_known_and_marked() -> None:
+    snapshot = planned_with(Leaders((10, 50), LastKnown(10, 40), (0, 7)))
+    assert (snapshot.lags, snapshot.stale) == ({"t": [30, 30, 7]}, {"t": [1]})
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+
+
+def test_t5_where_nobody_has_ever_said_it_the_plan_goes_by_count_and_says_so() -> None:
+    snapshot = planned_with(Leaders((10, 50), None, LastKnown(0, 7)))
+    assert (snapshot.lags, snapshot.stale) == (None, {"t": [1]})
+    assert planned(PlanRequest("g", 1, "lag", snapshot)) == {"m": {"t": (0, 1, 2)}}

@@ -8,7 +8,7 @@ from typing import Any, Final
 TOPIC: Final = "a topic you may not describe"
 WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
 ENDS: Final = ".,-_"
-BY_TOPIC: Final = ("topics", "lags", "racks")
+BY_TOPIC: Final = ("topics", "lags", "racks", "stale")
 
 MaySee = Callable[[str], bool]
 

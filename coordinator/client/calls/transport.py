@@ -58,6 +58,9 @@ CONNECT_PATIENCE_MS = 1_000
 """A node that is busy or far away needs a while to greet; one that is not there refuses at once."""
 QUIET_MS = 1_000
 """A call that goes on trying says so after this much silence; a node that restarts is often back before."""
+WHILE_WRITING = "Internal error from Core"
+"""What gRPC says with INTERNAL, in place of the status, where a stream ended while something was written to it: mostly
+that its connection broke."""
 NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "errors resolving")
 """How gRPC begins its detail where no connection came about."""
 
@@ -333,8 +336,7 @@ class Transport:
             if self._credentials is not None and self._credentials.another_token():
                 return Unreachable(address, waited_ms, doing, detail, f"{address} refused a token that was replaced")
             return AuthenticationError(address, doing, detail)
-        too_large = status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in detail
-        if status not in TRANSIENT or too_large:
+        if is_refusal(error):
             return TransportRefused(address, doing, status.name, detail)
         if address == self._servers[0] and len(self._servers) > 1:
             self._servers.append(self._servers.pop(0))
@@ -352,6 +354,14 @@ class Transport:
         if never_connected and CLOSED in error.detail:
             return Unreachable(error.address, error.waited_ms, error.doing, CLOSED_ON_US)
         return error
+
+
+def is_refusal(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the same call again would come to the same."""
+    status, detail = error.code(), error.details() or ""
+    too_large = status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in detail
+    broke = status is grpc.StatusCode.INTERNAL and detail == WHILE_WRITING
+    return too_large or not (broke or status in TRANSIENT)
 
 
 def happened(status: grpc.StatusCode, detail: str, address: str) -> str:

@@ -13,7 +13,7 @@ import grpc
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import ClientError, TransportRefused, Unreachable
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.streams import Line, Seat, is_unknown, streams
+from muster.coordinator.client.membership.streams import Line, Seat, streams
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -27,7 +27,7 @@ LAST_WORDS_S = 1.0
 
 
 class NotShared(Exception):
-    """The node knows streams of one member only."""
+    """The node knows streams of one member only, or takes what is on one from none of its members."""
 
 
 class MemberSession:
@@ -159,7 +159,7 @@ class MemberSession:
             async for response in call:
                 self._take(response, call)
         except grpc.aio.AioRpcError as error:
-            if isinstance(call, Seat) and is_unknown(error):
+            if isinstance(call, Seat) and call.refused:
                 raise NotShared from None
             raise self._transport.translated(error, address, f"session of {self._settings.group_id!r}", 0) from None
         except asyncio.InvalidStateError:

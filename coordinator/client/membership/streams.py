@@ -6,6 +6,7 @@ belongs to one event loop: members that run on different loops share nothing.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from typing import Final, Protocol, TypeAlias
@@ -14,16 +15,21 @@ from weakref import WeakKeyDictionary
 import grpc
 
 from muster.coordinator.client.calls.methods import SESSION, SHARED_SESSION
-from muster.coordinator.client.calls.transport import Transport, now_ms
+from muster.coordinator.client.calls.transport import Transport, is_refusal, now_ms
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 FORGET_S: Final = 300.0
-"""How long a node that does not know shared streams is not asked for one again; it may be replaced by a newer one."""
+"""How long a node that has refused a shared stream is not asked for one again: it does not know them, and may be
+replaced by a newer one, or one of the members said or was to hear what the other side takes from nobody."""
 MOST_IN_FRAME: Final = 256
 MOST_FRAME_BYTES: Final = 1 << 20
 """What members say at the same moment goes as one frame, up to this; a larger message goes alone."""
 
 STATUSES: Final = {code.value[0]: code for code in grpc.StatusCode}
+WHO: Final = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED})
+"""About the identity that all on a stream show, and so the same on streams of their own."""
+
+log = logging.getLogger("muster.client")
 
 SharedCall: TypeAlias = "grpc.aio.StreamStreamCall[pb.SharedSessionRequest, pb.SharedSessionResponse]"
 
@@ -66,11 +72,11 @@ class Streams:
             transport.lend(address, stream.inherit)
         return stream.enter()
 
-    def ended(self, key: Hashable, stream: "SharedStream", *, unknown: bool) -> None:
-        """`unknown`: the node does not know the call."""
+    def ended(self, key: Hashable, stream: "SharedStream", *, refused: bool) -> None:
+        """`refused`: as a whole, so that nobody knows whom of its members that was about."""
         if self._open.get(key) is stream:
             del self._open[key]
-        if unknown:
+        if refused:
             self._without[key] = asyncio.get_running_loop().time() + FORGET_S
 
 
@@ -170,8 +176,12 @@ class SharedStream:
             error = broken(grpc.StatusCode.CANCELLED, "the stream was broken off")
         finally:
             self._closing = True
-            self._streams.ended(self._key, self, unknown=is_unknown(error))
+            refused = error is not None and is_refused(error)
+            if refused and error is not None and error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                log.warning("a session stream of %d members was refused: %s", len(self._seats), error.details())
+            self._streams.ended(self._key, self, refused=refused)
             for seat in self._seats.values():
+                seat.refused = refused
                 seat.end(error)
             self._seats = {}
             if self._inherited is not None:
@@ -194,6 +204,8 @@ class Seat:
 
     def __init__(self, stream: SharedStream, number: int) -> None:
         self.number = number
+        self.refused = False
+        """With all others: on a stream of its own it hears whether that is about itself."""
         self._stream = stream
         self._ended = False
         self._error: grpc.aio.AioRpcError | None = None
@@ -253,6 +265,8 @@ def broken(status: grpc.StatusCode, why: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(), why)
 
 
-def is_unknown(error: Exception | None) -> bool:
-    """Whether a node does not know the call."""
-    return isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNIMPLEMENTED
+def is_refused(error: grpc.aio.AioRpcError) -> bool:
+    """Whether a stream was refused as a whole, or may have been: with INTERNAL gRPC also tells of a frame that it finds
+    too large to be sent."""
+    refused = is_refusal(error) or error.code() is grpc.StatusCode.INTERNAL
+    return refused and error.code() not in WHO

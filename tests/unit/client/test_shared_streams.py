@@ -56,8 +56,8 @@ class Call:
     def tell_own(self, heard: pb.SessionResponse) -> None:
         self._heard.put_nowait(heard)
 
-    def fail(self, status: grpc.StatusCode) -> None:
-        self._heard.put_nowait(broken(status, "so it is"))
+    def fail(self, status: grpc.StatusCode, detail: str = "so it is") -> None:
+        self._heard.put_nowait(broken(status, detail))
 
     @property
     def said(self) -> list[tuple[int, str]]:
@@ -331,6 +331,22 @@ def test_a_stream_of_its_own_that_was_broken_off_is_opened_again() -> None:
     play(story)
 
 
+def test_a_stream_of_its_own_that_broke_while_it_was_written_to_is_opened_again() -> None:
+    """gRPC says INTERNAL then, for UNAVAILABLE: a member whose node was killed at that moment polled for good."""
+
+    async def story(calls: list[Call]) -> None:
+        client = Client(calls)
+        client.shares = False
+        member = Member(client, "a")
+        await until(lambda: len(calls) == 1)
+        calls[0].tell_own(welcome(0).response)
+        await until(lambda: member.states == ["opened"])
+        calls[0].fail(grpc.StatusCode.INTERNAL, "Internal error from Core")
+        await until(lambda: len(calls) == 2)
+
+    play(story)
+
+
 def test_a_node_that_does_not_know_shared_streams_is_spoken_to_on_their_own() -> None:
     """A node of another version has told of them: the coordinator is older."""
 
@@ -345,6 +361,47 @@ def test_a_node_that_does_not_know_shared_streams_is_spoken_to_on_their_own() ->
         await until(lambda: all(member.states[-1:] == ["opened"] for member in members))
         streams().line(Client(calls), NODE, MANY)
         assert not calls[3].shared, "it is remembered for a while"
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, "requests.topics has 100001 entries or more"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (5 vs. 4)"),
+        (grpc.StatusCode.INTERNAL, "its log has the details under reference 4711"),
+    ],
+    ids=lambda each: each.name if isinstance(each, grpc.StatusCode) else "",
+)
+def test_what_nobody_takes_from_one_member_costs_the_others_a_stream_of_their_own(
+    status: grpc.StatusCode, detail: str
+) -> None:
+    """It was all members' refusal: none of the process had a stream again for as long as it lived."""
+
+    async def story(calls: list[Call]) -> None:
+        members = [Member(Client(calls), name) for name in "ab"]
+        call = await open_on(calls, *members)
+        call.fail(status, detail)
+        await until(lambda: len(calls) == 3)
+        assert [each.shared for each in calls] == [True, False, False]
+        good, bad = calls[1:]
+        bad.fail(status, detail)
+        good.tell_own(welcome(0).response)
+        await until(lambda: members[0].states == ["opened", "lost", "opened"])
+        await until(lambda: not members[1].session._offered)
+        assert len(calls) == 3
+
+    play(story)
+
+
+def test_a_stream_that_is_refused_to_an_identity_is_refused_to_each_of_its_members() -> None:
+    async def story(calls: list[Call]) -> None:
+        members = [Member(Client(calls), name) for name in "ab"]
+        call = await open_on(calls, *members)
+        call.fail(grpc.StatusCode.PERMISSION_DENIED, "so it is")
+        await until(lambda: not any(member.session._offered for member in members))
+        assert len(calls) == 1
 
     play(story)
 

@@ -38,6 +38,8 @@ MOST_UNWRITTEN: Final = 512
 MOST_UNWRITTEN_BYTES: Final = 1 << 20
 """Of what all members of a stream are to hear; a frame has no more, unless one message alone is larger."""
 
+FIRST_WORDS: Final = ("hello", "register_consumer")
+
 STATUSES: Final[Mapping[type[Exception], int]] = {
     MalformedRequest: 3,
     NotThere: 5,
@@ -74,13 +76,16 @@ class Sharing:
     async def _greeted(
         self, requests: AsyncIterator[pb.SharedSessionRequest]
     ) -> AsyncIterator[pb.SharedSessionRequest]:
-        """The requests. Raises MalformedRequest when the first does not come, Overloaded where many wait for theirs."""
+        """The requests, from the first that has a member's word on. Raises MalformedRequest when that does not come,
+        Overloaded where many wait for theirs."""
         if self._silent >= self._most_silent:
             raise Overloaded(f"{self._silent} shared sessions are open on which nobody spoke; try again shortly")
         self._silent += 1
         try:
             async with asyncio.timeout(self._hello_ms / 1000):
                 first = await anext(requests, None)
+                while first is not None and not first.requests:
+                    first = await anext(requests, None)
         except TimeoutError:
             raise MalformedRequest(
                 f"no member came within {self._hello_ms} ms; send a member's hello first on a shared session"
@@ -170,6 +175,8 @@ class SharedStream:
         self._call = call
         self._seats: dict[int, Seat] = {}
         self._highest = -1
+        self._begun = False
+        """Somebody has said something."""
         self._unwritten: deque[pb.MemberResponse] = deque()
         self._unwritten_bytes = 0
         self._news = asyncio.Event()
@@ -187,7 +194,7 @@ class SharedStream:
             while self._failure is None:
                 if self._unwritten:
                     yield self._frame()
-                elif not self._seats and (self._ended or self._highest >= 0):
+                elif not self._seats and (self._ended or self._begun):
                     return
                 else:
                     self._news.clear()
@@ -206,8 +213,11 @@ class SharedStream:
                     raise MalformedRequest(
                         f"requests has {len(frame.requests)} entries; at most {MOST_AT_ONCE} are accepted at once"
                     )
+                self._begun |= bool(frame.requests)
                 for said in frame.requests:
                     self._hear(said)
+                if not self._seats:
+                    self._news.set()
                 await self._room.wait()
         except Exception as error:
             self._failure = error
@@ -220,7 +230,9 @@ class SharedStream:
         seat = self._seats.get(said.member)
         if seat is None:
             if said.member <= self._highest:
-                return  # It has crossed the end of that session.
+                if said.member < 0 or said.request.WhichOneof("request") in FIRST_WORDS:
+                    self._put(ended(said.member, MalformedRequest(not_above(said.member, self._highest))))
+                return  # Anything else has crossed the end of that session.
             self._highest = said.member
             if len(self._seats) >= MEMBERS_PER_STREAM:
                 full = f"{len(self._seats)} members are on this stream, as many as one carries; open another one"
@@ -274,6 +286,13 @@ class SharedStream:
     @property
     def _has_room(self) -> bool:
         return len(self._unwritten) < MOST_UNWRITTEN and self._unwritten_bytes < MOST_UNWRITTEN_BYTES
+
+
+def not_above(member: int, highest: int) -> str:
+    return (
+        f"member is {member}; expected a number above {highest}, the highest on this stream so far: each session has "
+        "one of its own"
+    )
 
 
 def ended(member: int, failure: BaseException | None) -> pb.MemberResponse:

@@ -296,6 +296,49 @@ def test_a_member_that_says_nothing_ends_itself_alone_even_at_once() -> None:
     play(story)
 
 
+def test_frames_without_a_word_are_nobodys_greeting() -> None:
+    """Such a stream had no end: it was open for good, and counted as no member's and as nobody's."""
+
+    async def story(node: Node) -> None:
+        stream = Stream(node, hello_ms=20)
+        stream.say()
+        stream.say()
+        with pytest.raises(MalformedRequest, match="no member came within 20 ms"):
+            await stream.frame()
+
+    play(story)
+
+
+@pytest.mark.parametrize("number", [3, 2, -1])
+def test_a_first_word_under_a_number_that_is_not_a_new_one_is_refused(number: int) -> None:
+    """It was passed over, and whoever had said it waited for good."""
+
+    async def story(node: Node) -> None:
+        stream = Stream(node)
+        stream.say(hello(3), hello(4))
+        await stream.frame()
+        stream.say(leaves(3))
+        assert await stream.frame() == [(3, "ended 0")]
+        stream.say(hello(number), beat(3), beat(4))
+        heard: dict[int, str] = {}
+        while len(heard) < 2:
+            heard |= dict(await stream.frame())
+        assert heard[4] == "answer 1"
+        assert heard[number].startswith(f"ended 3 member is {number}; expected a number above 4, the highest")
+
+    play(story)
+
+
+def test_a_stream_of_which_nobody_is_taken_ends() -> None:
+    async def story(node: Node) -> None:
+        stream = Stream(node)
+        stream.say(hello(-1))
+        ((number, how),) = await stream.rest()
+        assert (number, how[:7]) == (-1, "ended 3")
+
+    play(story)
+
+
 def test_streams_without_a_member_are_few() -> None:
     async def story(node: Node) -> None:
         handler = Sharing(node.serve, most_silent=1)

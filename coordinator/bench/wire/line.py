@@ -4,12 +4,14 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import Frames
+
+Answer = TypeVar("Answer")
 
 KEYS = {api.name: api.key for api in APIS}
 LARGEST = 1 << 28
@@ -23,7 +25,9 @@ class Line(asyncio.Protocol):
         self._frames = Frames(LARGEST)
         self._waiting: deque[Callable[[Frame], None]] = deque()
         self._correlation = 0
-        self._lost: Exception | None = None
+        self._asked: set[asyncio.Future[Any]] = set()
+        """Of those who wait, whoever wants to hear of it when the connection is lost."""
+        self._lost: ConnectionError | None = None
 
     @classmethod
     async def to(cls, address: str, tls: ssl.SSLContext | None = None) -> "Line":
@@ -38,6 +42,12 @@ class Line(asyncio.Protocol):
         for frame in self._frames.feed(data):
             self._waiting.popleft()(frame)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = ConnectionResetError(f"the server closed the connection{f' ({exc})' if exc else ''}")
+        for future in self._asked:
+            if not future.done():
+                future.set_exception(self._lost)
+
     def close(self) -> None:
         self._transport.close()
 
@@ -51,11 +61,24 @@ class Line(asyncio.Protocol):
         return self.read(name, version, await self.pass_on(self.request(name, version, message)))
 
     async def pass_on(self, request: bytes) -> Frame:
-        """A request that is bytes already, and the bytes of its answer."""
+        """A request that is bytes already, and the bytes of its answer. Raises OSError, which says why not."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self.send(request, lambda frame: None if answer.done() else answer.set_result(frame))
-        async with asyncio.timeout(CALL_S):
+        try:
+            async with asyncio.timeout(CALL_S):
+                return await self._answered(answer)
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {CALL_S:.0f} s") from None
+
+    async def _answered(self, answer: "asyncio.Future[Answer]") -> Answer:
+        """Raises ConnectionError when the connection is lost before."""
+        if self._lost is not None:
+            raise self._lost
+        self._asked.add(answer)
+        try:
             return await answer
+        finally:
+            self._asked.discard(answer)
 
     def read(self, name: str, version: int, frame: Frame) -> Any:
         tagged = is_flexible(f"{name}Response", version)
@@ -86,7 +109,7 @@ class Line(asyncio.Protocol):
 
         self._waiting.extend([answered] * depth)
         self._transport.write(request * depth)
-        return await done
+        return await self._answered(done)
 
     def request(self, name: str, version: int, message: object) -> bytes:
         """The bytes of a request, with header and length."""

@@ -74,7 +74,8 @@ def message_of(error: Exception) -> str:
         return error.format_message()
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object!r} is not UTF-8 text; expected names and settings in UTF-8"
-    return str(error)
+    # asyncio's TimeoutError, for one, has nothing to say.
+    return str(error) or f"{type(error).__name__}, without a reason"
 
 
 def exit_code_of(error: Exception) -> Exit | None:

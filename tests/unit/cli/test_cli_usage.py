@@ -52,6 +52,14 @@ def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixtu
     assert "demo-worker" not in shown
 
 
+def test_an_error_that_says_nothing_is_told_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    def silent() -> None:
+        raise TimeoutError
+
+    assert guarded(silent) == Exit.FAILURE
+    assert capsys.readouterr().err == "error: TimeoutError, without a reason\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

@@ -2,16 +2,18 @@
 
 import json
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import click
 
-from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit, complain
 from muster.coordinator.cli.common.jvm_peer import Ask, jvm_assignors
 from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.signals import ENDINGS, interrupt_on_signals
 
 Rows = Iterator[dict[str, Any]]
 
@@ -144,18 +146,36 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
         raise click.UsageError("--quick goes with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
         raise click.UsageError("--kafka goes with the suites wire and cluster")
-    rows = []
-    with jvm_assignors(jar) if jar else nullcontext() as java:
-        for row in repeated(runs, lambda: measured(suite, only, java, kafka, quick)):
-            rows.append(row)
-            if as_json:
-                click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
+    rows: list[dict[str, Any]] = []
+    try:
+        with ended_in_words(), jvm_assignors(jar) if jar else nullcontext() as java:
+            for row in repeated(runs, lambda: measured(suite, only, java, kafka, quick)):
+                rows.append(row)
+                if as_json:
+                    click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
+    finally:
+        # What was measured before something failed took its minutes, too.
+        if rows and not as_json:
+            columns = [RUN, *COLUMNS] if runs > 1 else COLUMNS
+            show([{key: rounded(value) for key, value in row.items()} for row in rows], columns, "table")
     if not rows:
         raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
-    if not as_json:
-        columns = [RUN, *COLUMNS] if runs > 1 else COLUMNS
-        show([{key: rounded(value) for key, value in row.items()} for row in rows], columns, "table")
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
+
+
+@contextmanager
+def ended_in_words() -> Iterator[None]:
+    """SIGTERM, as Ctrl-C, ends processes and files of a benchmark with it, and is told of: minutes pass in silence."""
+    before = {ending: signal.getsignal(ending) for ending in ENDINGS}
+    interrupt_on_signals()
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain("interrupted before all was measured; --only CASE measures a part of it")
+        raise
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
 
 
 def measured(suite: str, only: str, java: Ask | None, kafka: str | None, quick: bool) -> Rows:

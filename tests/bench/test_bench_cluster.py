@@ -1,8 +1,17 @@
-"""What `muster bench cluster` measures without nodes of its own."""
+"""What `muster bench cluster` measures and tells, without nodes of its own."""
 
+import json
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from muster.coordinator.bench.cluster import takeover
+import pytest
+
+from muster.coordinator.bench.cluster import suite, takeover
+from muster.coordinator.bench.cluster.failover import Gap, How
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.cli.main import main
 
 
 def test_a_warm_takeover_is_measured_beside_a_cold_one(tmp_path: Path) -> None:
@@ -11,3 +20,56 @@ def test_a_warm_takeover_is_measured_beside_a_cold_one(tmp_path: Path) -> None:
     assert row.value > 0
     assert row.peer_value is not None
     assert row.goal == 20.0
+
+
+@pytest.fixture
+def no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed nodes are measured, and the first that is frozen is never answered for."""
+
+    @contextmanager
+    def nodes(home: str) -> Iterator[None]:
+        yield
+
+    async def rounds(trio: object, count: int, how: How, whats: Collection[str]) -> dict[str, Gap]:
+        if how is How.FROZEN:
+            raise TimeoutError
+        return dict.fromkeys(whats, Gap(0.5, 0.6))
+
+    monkeypatch.setattr(suite, "three_nodes", nodes)
+    monkeypatch.setattr(suite, "rounds", rounds)
+
+
+@pytest.mark.usefixtures("no_nodes")
+def test_a_row_is_told_before_the_next_case_begins_and_a_failure_names_its_case() -> None:
+    rows = suite.run()
+    assert [next(rows).case, next(rows).case] == [case for case, _, how, *_ in suite.FAILOVERS if how is How.KILLED]
+    with pytest.raises(BenchFailed, match=r"^P1 frozen: to the first heartbeat, .*produce: TimeoutError$"):
+        next(rows)
+
+
+@pytest.mark.usefixtures("no_nodes")
+def test_what_was_measured_is_shown_though_a_later_case_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "cluster", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["value"] for line in out.splitlines()] == [0.5, 0.5]
+    assert err.startswith("error: P1 frozen")
+    assert main(["bench", "cluster"]) == 1
+    out, err = capsys.readouterr()
+    assert out.count("P1 killed") == 2
+    assert err.startswith("error: P1 frozen")
+
+
+@pytest.mark.usefixtures("no_nodes")
+def test_a_benchmark_that_is_told_to_end_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def rounds(*arguments: object) -> dict[str, Gap]:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(suite, "rounds", rounds)
+    assert main(["bench", "cluster", "--json"]) == 130
+    assert capsys.readouterr().err.startswith("error: interrupted before all was measured")
+    assert signal.getsignal(signal.SIGTERM) is before

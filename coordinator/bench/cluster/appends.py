@@ -1,6 +1,5 @@
 """P3 to P5: what a record costs that three nodes keep, against one node alone on the same disk."""
 
-import asyncio
 import statistics
 import time
 from collections.abc import Sequence
@@ -8,7 +7,6 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.bench.cluster.asking import Asking, Writer
 from muster.coordinator.bench.cluster.trio import Trio
-from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.wire.line import Line
 from muster.storage.records.batch import encode_turn
 
@@ -56,11 +54,7 @@ async def costs(trios: Sequence[tuple[Trio, int]]) -> list[Cost]:
 
 async def once(trio: Trio, asking: Asking) -> Cost:
     writer = Writer(asking, TOPIC, batch())
-    deadline_s = time.monotonic() + 30
-    while not await writer.write():
-        if time.monotonic() > deadline_s:
-            raise BenchFailed("nothing is acknowledged by all copies")
-        await asyncio.sleep(0.1)
+    await writer.begin()
     line = await Line.to(asking.addresses[writer.at])
     try:
         request = line.request("Produce", 9, writer.request())

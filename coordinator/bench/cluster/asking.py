@@ -1,23 +1,30 @@
 """A client of three servers that expects any of them to be gone, or to stand still, at any moment."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.members import WireMember
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.records.batch import encode_turn
 
 ASK_S: Final = 0.25
 """How long one answer is waited for. Who stands still costs that much each time."""
+JOIN_S: Final = 10.0
 PAUSE_S: Final = 0.01
-SESSION_MS: Final = 45_000
+AGAIN_S: Final = 0.1
+"""Between two looks at what is to come about by itself."""
 GROUP: Final = "bench"
 NOBODY: Final = -1
 COORDINATOR_MOVED: Final = (14, 15, 16)
 TRIES_S: Final = 90.0
+
+Found = TypeVar("Found")
 
 
 class Gone(Exception):
@@ -29,17 +36,21 @@ class Asking:
         self.addresses = addresses
         self._lines: dict[int, Line] = {}
 
-    async def ask(self, node: int, name: str, version: int, message: object, within_s: float = ASK_S) -> Any:
-        """Raises Gone, and the next question goes by another connection."""
+    async def within(self, node: int, work: Callable[[Line], Awaitable[Found]], seconds: float = ASK_S) -> Found:
+        """What comes of some work with a connection to a node, in that time. Raises Gone, and the next work goes by
+        another connection."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(seconds):
                 if node not in self._lines:
                     self._lines[node] = await Line.to(self.addresses[node])
-                line = self._lines[node]
-                return line.read(name, version, await line.pass_on(line.request(name, version, message)))
-        except (OSError, TimeoutError) as error:
+                return await work(self._lines[node])
+        except OSError as error:
             self.drop(node)
-            raise Gone from error
+            raise Gone(f"node {node}: {str(error) or f'no answer within {seconds} s'}") from error
+
+    async def ask(self, node: int, name: str, version: int, message: object, seconds: float = ASK_S) -> Any:
+        """Raises Gone."""
+        return await self.within(node, lambda line: line.ask(name, version, message), seconds)
 
     def drop(self, node: int) -> None:
         line = self._lines.pop(node, None)
@@ -52,44 +63,80 @@ class Asking:
 
     async def anybody(self, name: str, version: int, message: object, but: int = NOBODY) -> Any:
         """Of whoever answers first in order. Raises Gone."""
+        why = []
         for node in self.addresses:
             if node == but:
                 continue
             try:
                 return await self.ask(node, name, version, message)
-            except Gone:
-                continue
-        raise Gone
+            except Gone as error:
+                why.append(str(error))
+        raise Gone("; ".join(why))
 
     async def make(self, topic: str, partitions: int, factor: int) -> None:
         """Returns once each partition has a leader."""
         wanted = struct("CreateTopicsRequest.topics")(name=topic, num_partitions=partitions, replication_factor=factor)
         request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000)
-        deadline_s = time.monotonic() + TRIES_S
-        while time.monotonic() < deadline_s:
-            try:
-                answer = await self.ask(min(self.addresses), "CreateTopics", 4, request, 60.0)
-                if answer.topics[0].error_code in (0, 36) and len(await self.leaders(topic)) == partitions:
-                    return
-            except Gone:
-                pass
-            await asyncio.sleep(PAUSE_S)
-        raise BenchFailed(f"the topic {topic} could not be made")
+
+        async def made() -> str:
+            code = (await self.ask(min(self.addresses), "CreateTopics", 4, request, 60.0)).topics[0].error_code
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return f"error {code}"
+            led = len(await self.leaders(topic))
+            return "" if led == partitions else f"{led} of {partitions} partitions have a leader"
+
+        await until(f"making the topic {topic}", made)
 
     async def leaders(self, topic: str, but: int = NOBODY) -> dict[int, int]:
-        """By partition; those that have none are left out."""
-        request = struct("MetadataRequest")(topics=[struct("MetadataRequest.topics")(name=topic)])
-        answer = await self.anybody("Metadata", 4, request, but)
+        """By partition; those that have none are left out. Raises Gone."""
+        answer = await self.anybody("Metadata", 4, about(topic), but)
         parts = answer.topics[0].partitions
         return {part.partition_index: part.leader_id for part in parts if part.leader_id >= 0}
+
+    async def described(self, node: int, topic: str, seconds: float = ASK_S) -> list[Any]:
+        """A topic's partitions as one node knows them. Raises Gone."""
+        return list((await self.ask(node, "Metadata", 4, about(topic), seconds)).topics[0].partitions)
+
+    async def in_sync(self, topic: str, partitions: int, seconds: float = ASK_S) -> None:
+        """Return once somebody knows so many partitions, with all their copies in sync."""
+
+        async def look() -> str:
+            for node in self.addresses:
+                with contextlib.suppress(Gone):
+                    parts = await self.described(node, topic, seconds)
+                    whole = sum(len(part.isr_nodes) == len(self.addresses) for part in parts)
+                    return "" if whole == partitions else f"{whole} of {partitions} partitions have all copies"
+            return "nobody answers"
+
+        await until(f"waiting for the copies of {topic} to be in sync", look)
 
     async def coordinator(self, but: int = NOBODY) -> int:
         """Raises Gone where nobody knows one."""
         request = struct("FindCoordinatorRequest")(key_type=0, coordinator_keys=[GROUP])
         found = (await self.anybody("FindCoordinator", 4, request, but)).coordinators[0]
         if found.error_code or found.node_id == but:
-            raise Gone
+            raise Gone(f"the coordinator of {GROUP!r}: error {found.error_code}, node {found.node_id}")
         return int(found.node_id)
+
+
+def about(topic: str) -> object:
+    wanted = [struct("MetadataRequest.topics")(name=topic)]
+    return struct("MetadataRequest")(topics=wanted, allow_auto_topic_creation=False)
+
+
+async def until(doing: str, look: Callable[[], Awaitable[str]]) -> None:
+    """Look again and again until nothing is wrong any more. Raises BenchFailed with what was wrong at last."""
+    deadline_s = time.monotonic() + TRIES_S
+    wrong = "it was not looked at"
+    while time.monotonic() < deadline_s:
+        try:
+            wrong = await look()
+        except Gone as error:
+            wrong = str(error)
+        if not wrong:
+            return
+        await asyncio.sleep(AGAIN_S)
+    raise BenchFailed(f"{doing}: not within {TRIES_S:.0f} s; at last {wrong}")
 
 
 class Member:
@@ -97,48 +144,29 @@ class Member:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
+        self._member: WireMember | None = None
         self.at = NOBODY
-        self._id = ""
-        self._generation = 0
 
     async def join(self) -> None:
-        deadline_s = time.monotonic() + TRIES_S
-        while time.monotonic() < deadline_s:
+        async def joined() -> str:
             try:
-                await self._join()
-                return
-            except Gone:
-                await asyncio.sleep(0.1)
-        raise BenchFailed("nobody let a member join")
+                self.at = await self._asking.coordinator()
+                await self._asking.within(self.at, self._join, JOIN_S)
+            except BenchFailed as refused:
+                return str(refused)
+            return ""
 
-    async def _join(self) -> None:
-        self.at = await self._asking.coordinator()
-        protocol = struct("JoinGroupRequest.protocols")(name="range", metadata=bytes(10))
-        for _ in range(2):  # who has no id yet is given one first
-            request = struct("JoinGroupRequest")(
-                group_id=GROUP,
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=SESSION_MS,
-                member_id=self._id,
-                protocol_type="consumer",
-                protocols=[protocol],
-            )
-            joined = await self._asking.ask(self.at, "JoinGroup", 9, request, 10.0)
-            self._id = joined.member_id
-        if joined.error_code:
-            raise Gone
-        self._generation = joined.generation_id
-        mine = struct("SyncGroupRequest.assignments")(member_id=self._id, assignment=b"")
-        request = struct("SyncGroupRequest")(
-            group_id=GROUP,
-            generation_id=self._generation,
-            member_id=self._id,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=[mine],
-        )
-        if (await self._asking.ask(self.at, "SyncGroup", 5, request, 10.0)).error_code:
-            raise Gone
+        await until("joining a group", joined)
+
+    async def _join(self, line: Line) -> None:
+        await self._by(line).join()
+
+    def _by(self, line: Line) -> WireMember:
+        """The member keeps its id wherever it goes on."""
+        if self._member is None:
+            self._member = WireMember(line, GROUP)
+        self._member.line = line
+        return self._member
 
     async def beat(self, but: int = NOBODY) -> bool:
         """Whether the coordinator says that all is well. but: a node that is known to be gone.
@@ -148,8 +176,7 @@ class Member:
         try:
             if self.at == NOBODY:
                 self.at = await self._asking.coordinator(but)
-            request = struct("HeartbeatRequest")(group_id=GROUP, generation_id=self._generation, member_id=self._id)
-            code = (await self._asking.ask(self.at, "Heartbeat", 4, request)).error_code
+            code = await self._asking.within(self.at, lambda line: self._by(line).answered())
         except Gone:
             self.at = NOBODY
             return False
@@ -174,6 +201,14 @@ class Writer:
         data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=self._batch)
         told = struct("ProduceRequest.topic_data")(name=self._topic, partition_data=[data])
         return struct("ProduceRequest")(acks=-1, timeout_ms=5_000, topic_data=[told])
+
+    async def begin(self) -> None:
+        """Return once something was acknowledged."""
+
+        async def written() -> str:
+            return "" if await self.write() else "nothing is acknowledged by all copies"
+
+        await until(f"producing to {self._topic}", written)
 
     async def write(self, but: int = NOBODY) -> bool:
         """Whether it was acknowledged."""

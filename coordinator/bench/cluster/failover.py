@@ -4,16 +4,16 @@ import asyncio
 import signal
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.cluster.asking import NOBODY, PAUSE_S, TRIES_S, Asking, Gone, Member, Writer
+from muster.coordinator.bench.cluster.asking import NOBODY, PAUSE_S, TRIES_S, Asking, Member, Writer, until
 from muster.coordinator.bench.cluster.trio import Trio
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.kafka.codec.codec import struct
 
 TOPIC: Final = "written"
+PARTITIONS: Final = 3
 SETTLE_S: Final = 8.0
 """Between two rounds, for all copies to be in sync again; more than a session, so that no lease of before counts."""
 
@@ -31,18 +31,13 @@ class Gap(NamedTuple):
     longest_s: float
 
 
-async def calm(asking: Asking, member: Member) -> None:
-    """Return once the member's coordinator is found and answers."""
-    deadline_s = time.monotonic() + TRIES_S
-    while not await member.beat():
-        if time.monotonic() > deadline_s:
-            raise BenchFailed("a member is not answered, though nobody was touched")
-        await asyncio.sleep(0.1)
-
-
 async def heartbeats(trio: Trio, asking: Asking, member: Member, how: How) -> Gap:
     """Of the group's coordinator."""
-    await calm(asking, member)
+
+    async def answered() -> str:
+        return "" if await member.beat() else "a member is not answered, though nobody was touched"
+
+    await until("heartbeats", answered)
     victim = member.at
 
     async def beat(but: int) -> tuple[bool, int]:
@@ -54,11 +49,7 @@ async def heartbeats(trio: Trio, asking: Asking, member: Member, how: How) -> Ga
 async def produces(trio: Trio, asking: Asking, member: Member, how: How) -> Gap:
     """Of the leader of a partition, acks=all."""
     writer = Writer(asking, TOPIC)
-    deadline_s = time.monotonic() + TRIES_S
-    while not await writer.write():
-        if time.monotonic() > deadline_s:
-            raise BenchFailed("nothing is acknowledged, though nobody was touched")
-        await asyncio.sleep(0.1)
+    await writer.begin()
 
     async def write(but: int) -> tuple[bool, int]:
         return await writer.write(but), writer.at
@@ -90,36 +81,22 @@ async def gone(trio: Trio, victim: int, how: How, work: Callable[[int], Awaitabl
     return Gap(first_s, longest_s)
 
 
-async def rounds(trio: Trio, count: int, hows: tuple[How, ...]) -> dict[tuple[str, How], Gap]:
-    """The medians, by what was asked and what happened."""
+WORK: Final = {"heartbeat": heartbeats, "produce": produces}
+
+
+async def rounds(trio: Trio, count: int, how: How, whats: Collection[str]) -> dict[str, Gap]:
+    """The medians, by what was asked: `WORK` has the words."""
     asking = Asking(trio.addresses)
     try:
-        await asking.make(TOPIC, 3, 3)
+        await asking.make(TOPIC, PARTITIONS, 3)
         member = Member(asking)
         await member.join()
-        found: dict[tuple[str, How], list[Gap]] = {}
-        for how in hows:
-            for _ in range(count):
-                for what, measure in (("heartbeat", heartbeats), ("produce", produces)):
-                    await asyncio.sleep(SETTLE_S)
-                    await in_sync(asking)
-                    gap = await measure(trio, asking, member, how)
-                    found.setdefault((what, how), []).append(gap)
-        return {key: Gap(*map(statistics.median, zip(*gaps, strict=True))) for key, gaps in found.items()}
+        found: dict[str, list[Gap]] = {}
+        for _ in range(count):
+            for what in whats:
+                await asyncio.sleep(SETTLE_S)
+                await asking.in_sync(TOPIC, PARTITIONS)
+                found.setdefault(what, []).append(await WORK[what](trio, asking, member, how))
+        return {what: Gap(*map(statistics.median, zip(*gaps, strict=True))) for what, gaps in found.items()}
     finally:
         asking.close()
-
-
-async def in_sync(asking: Asking) -> None:
-    """Return once all three know three copies of all."""
-    request = struct("MetadataRequest")(topics=[struct("MetadataRequest.topics")(name=TOPIC)])
-    deadline_s = time.monotonic() + TRIES_S
-    while time.monotonic() < deadline_s:
-        try:
-            parts = (await asking.anybody("Metadata", 4, request)).topics[0].partitions
-        except Gone:
-            parts = []
-        if parts and all(len(part.isr_nodes) == len(asking.addresses) for part in parts):
-            return
-        await asyncio.sleep(0.1)
-    raise BenchFailed("the copies do not come in sync again")

@@ -1,10 +1,11 @@
 """The cases of `muster bench cluster`: goals are those of the wing's section 14."""
 
 import asyncio
-import shutil
+import contextlib
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +13,9 @@ from muster.coordinator.bench.cluster import appends, moving, takeover
 from muster.coordinator.bench.cluster.asking import Asking
 from muster.coordinator.bench.cluster.failover import Gap, How, rounds
 from muster.coordinator.bench.cluster.trio import NODES, one_alone, three_brokers, three_nodes
+from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.rows import Row
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 BENCH: Final = "cluster"
 ROUNDS: Final = 3
@@ -49,34 +52,45 @@ IDLE_SHARE: Final = 0.03
 
 
 def run(only: str = "", kafka: str = "") -> Iterator[Row]:
-    """Measure the cases whose name contains `only`; beside the brokers of the folder `kafka`, if it names one."""
-    home = tempfile.mkdtemp(prefix="muster-bench-")
-    try:
-        yield from failovers(home, [each for each in FAILOVERS if only in each.case], kafka)
+    """Measure the cases whose name contains `only`; beside the brokers of the folder `kafka`, if it names one.
+
+    Each row is told as soon as it is measured. Raises BenchFailed, which names the case that failed, and JavaNotFound.
+    """
+    wanted = [each for each in FAILOVERS if only in each.case]
+    with tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as home:
+        for how in dict.fromkeys(each.how for each in wanted):
+            yield from failovers(f"{home}/{how.name.lower()}", [each for each in wanted if each.how is how], kafka)
         if only in COSTS:
-            yield from copies(f"{home}/copies")
-        if only in moving.NAME:
-            yield moving.measure(f"{home}/moving")
-        if only in takeover.NAME:
-            yield takeover.measure(f"{home}/takeover")
-        if only in IDLE:
-            yield idle(f"{home}/idle")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+            with telling(COSTS):
+                yield from copies(f"{home}/copies")
+        for name, measure in ALONE.items():
+            if only in name:
+                with telling(name):
+                    yield measure(f"{home}/{name.split()[0]}")
+
+
+@contextlib.contextmanager
+def telling(case: str) -> Iterator[None]:
+    """Whatever comes in the way of a case is told with its name. Raises BenchFailed."""
+    try:
+        yield
+    except (BenchFailed, ZooKeeperError, OSError, subprocess.SubprocessError) as error:
+        raise BenchFailed(f"{case}: {str(error) or type(error).__name__}") from error
 
 
 def failovers(home: str, wanted: list[Wanted], kafka: str) -> Iterator[Row]:
-    if not wanted:
-        return
-    hows = tuple(dict.fromkeys(each.how for each in wanted))
-    with three_nodes(f"{home}/ours") as nodes:
-        ours = asyncio.run(rounds(nodes, ROUNDS, hows))
-    theirs: dict[tuple[str, How], Gap] = {}
-    if kafka:
-        with three_brokers(made(f"{home}/theirs"), kafka) as brokers:
-            theirs = asyncio.run(rounds(brokers, 1, hows))
+    """All of what happens to a node one way. Each way has servers of its own: none has gone through another before."""
+    how = wanted[0].how
+    whats = list(dict.fromkeys(each.what for each in wanted))
+    theirs: dict[str, Gap] = {}
+    with telling(", ".join(each.case for each in wanted)):
+        with three_nodes(f"{home}/ours") as nodes:
+            ours = asyncio.run(rounds(nodes, ROUNDS, how, whats))
+        if kafka:
+            with telling(BROKERS), three_brokers(made(f"{home}/theirs"), kafka) as brokers:
+                theirs = asyncio.run(rounds(brokers, 1, how, whats))
     for each in wanted:
-        yield failover(each, ours[each.what, each.how], theirs.get((each.what, each.how)))
+        yield failover(each, ours[each.what], theirs.get(each.what))
 
 
 def failover(wanted: Wanted, ours: Gap, theirs: Gap | None) -> Row:
@@ -125,3 +139,11 @@ def cost(case: str, value: float, unit: str, peer: str, peer_value: float, share
 def made(folder: str) -> str:
     Path(folder).mkdir(parents=True)
     return folder
+
+
+ALONE: Final[dict[str, Callable[[str], Row]]] = {
+    moving.NAME: moving.measure,
+    takeover.NAME: takeover.measure,
+    IDLE: idle,
+}
+"""Cases of one row, by their names: measured below a folder that is not there yet."""

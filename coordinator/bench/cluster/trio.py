@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from muster.coordinator.bench.kafka.place import classpath
 from muster.coordinator.bench.processes import STOP_S, BenchFailed, announcement, cpu_s
 from muster.coordinator.java import find_java
 from muster.coordinator.zookeeper.ensemble import make
-from muster.coordinator.zookeeper.server import Tuning
+from muster.coordinator.zookeeper.server import Tuning, tie
 
 NODES = (1, 2, 3)
 SHARDS = 4
@@ -63,21 +62,39 @@ class Trio(Protocol):
 
 @dataclass(slots=True)
 class Processes:
-    """Of each node the process that runs at the moment."""
+    """Of each node the process that runs at the moment. None outlives this one, however that ends."""
 
     running: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _lifelines: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def runs(self, node: int, process: "subprocess.Popen[bytes]") -> None:
+        self.running[node] = process
+        self._lifelines[node] = tie(process.pid)
 
     def signal(self, node: int, number: int) -> None:
         os.kill(self.running[node].pid, number)
 
     def ended(self, node: int) -> None:
-        process = self.running.pop(node)
-        process.wait(HARD_STOP_S)
+        process = self.running[node]
+        try:
+            process.wait(HARD_STOP_S)
+        except subprocess.TimeoutExpired:
+            raise BenchFailed(f"node {node} was told to stop, and still runs after {HARD_STOP_S:.0f} s") from None
+        del self.running[node]
+        self._cut(node)
         if process.stdout is not None:
             process.stdout.close()
 
     def cpu_s(self, node: int) -> float:
         return cpu_s(self.running[node].pid)
+
+    def _cut(self, node: int) -> None:
+        """Before somebody else is given the process's number."""
+        lifeline = self._lifelines.pop(node)
+        lifeline.kill()
+        lifeline.wait()
+        if lifeline.stdin is not None:
+            lifeline.stdin.close()
 
     def stop(self) -> None:
         for process in self.running.values():
@@ -90,6 +107,8 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for node in list(self._lifelines):
+            self._cut(node)
 
 
 class Nodes(Processes):
@@ -109,13 +128,18 @@ class Nodes(Processes):
         settings |= self._settings
         pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         where = ["--listen", self.doors.get(node, "127.0.0.1:0"), "--data", str(self._home / f"node{node}")]
-        with (self._home / f"node{node}.log").open("ab") as log:
-            process = self.running[node] = subprocess.Popen(
+        told = self._home / f"node{node}.log"
+        with told.open("ab") as log:
+            process = subprocess.Popen(
                 [sys.executable, "-m", "muster.coordinator.cli", "serve", "--announce", *where, *pairs],
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
-        said = announcement(process)
+        self.runs(node, process)
+        try:
+            said = announcement(process)
+        except BenchFailed as late:
+            raise BenchFailed(f"{late}; the last line of its log: {last_words(told)}") from None
         self.doors[node] = f"{said['host']}:{said['port']}"
         self.addresses[node] = f"{said['kafka_host']}:{said['kafka_port']}"
 
@@ -146,7 +170,8 @@ class Brokers(Processes):
                 if subprocess.run(formatting, stdout=log, stderr=log, timeout=FORMAT_S, check=False).returncode:
                     raise BenchFailed(f"Kafka's broker cannot be set up: {last_words(place / 'broker.log')}")
                 self._formatted.add(node)
-            self.running[node] = subprocess.Popen([*self._java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+            process = subprocess.Popen([*self._java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+        self.runs(node, process)
 
 
 @contextlib.contextmanager
@@ -156,12 +181,11 @@ def three_nodes(home: str, settings: Mapping[str, str] | None = None) -> Iterato
     ensemble = make(folder / "zookeeper", 1, tuning=Tuning(heap_mb=128, logs=False, tied=True))
     ensemble.start()
     nodes = Nodes(folder, f"{ensemble.connect}/bench", {**SETTINGS, **(settings or {})})
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(ensemble.stop)
+        stack.callback(nodes.stop)
         started(nodes, NODES)
         yield nodes
-    finally:
-        nodes.stop()
-        ensemble.stop()
 
 
 @contextlib.contextmanager
@@ -192,10 +216,3 @@ def three_brokers(home: str, place: str) -> Iterator[Brokers]:
 def started(trio: Trio, nodes: Sequence[int]) -> None:
     for node in nodes:
         trio.start(node)
-
-
-def soon(deadline_s: float, doing: str) -> Iterator[None]:
-    """Again and again, until that moment of the monotonic clock; then BenchFailed."""
-    while time.monotonic() < deadline_s:
-        yield
-    raise BenchFailed(f"{doing}: it did not come to be in time")

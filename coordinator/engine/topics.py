@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from muster.coordinator.core.events import TopicsChanged
+from muster.coordinator.core.shard import Shard
 from muster.coordinator.engine.upstream.catalog import Heard, all_topics, asked_about
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import MOST_TOPICS, Upstream
 from muster.coordinator.engine.upstream.view import NOBODY, View
-from muster.coordinator.ownership.topics_seen import Change, Question, TopicsSeen
+from muster.coordinator.ownership.topics_seen import NO_ID, Change, Question, Topic, TopicsSeen
 
 SOON_MS: Final = 500
 """Between two looks at least, whoever wants one."""
@@ -92,6 +93,14 @@ class Topics:
     def leader(self, topic: str, partition: int) -> int:
         """-1: nobody leads it, as far as is known. Any thread."""
         return self._view.leader(topic, partition)
+
+    def recalled(self, core: object, orphans: Iterable[tuple[str, bytes]]) -> TopicsChanged:
+        """A shard was read that has positions in topics which no answer has told of: see `TopicsSeen.recalled`. All
+        that there is, with them. It is what a `LedEngine` wants as `on_orphans`."""
+        if isinstance(core, Shard):
+            self._changed(self._seen.recalled(positions_of(core, orphans), self._now_ms()))
+            self.look_soon()
+        return self.event()
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -198,3 +207,16 @@ class Topics:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_bug(error)
+
+
+def positions_of(core: Shard, orphans: Iterable[tuple[str, bytes]]) -> dict[str, Topic]:
+    """These topics as the positions of a shard know them. Of two topics of one name the one with an id."""
+    ids: dict[str, bytes] = {}
+    for name, topic_id in orphans:
+        ids[name] = topic_id if any(topic_id) else ids.get(name, NO_ID)
+    counts = dict.fromkeys(ids, 0)
+    for stored in core.state.offsets.values():
+        for name, partition in stored:
+            if name in counts and partition >= counts[name]:
+                counts[name] = partition + 1
+    return {name: Topic(topic_id, counts[name]) for name, topic_id in ids.items()}

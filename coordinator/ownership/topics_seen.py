@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 UNKNOWN_NAME, UNKNOWN_ID = 3, 100
+NO_ID = bytes(16)
+"""Of a topic whose id nobody has told yet."""
+
 ASK_AGAIN_MS = 5_000
 """How long to wait for another broker's word, and after one that said nothing useful."""
 
@@ -27,7 +30,8 @@ class Topic(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What became of topics. gone: with the ids that went. created, grown: as they are now."""
+    """What became of topics. gone: with the ids that went. created, grown: as they are now; one whose id was not known
+    has grown as well."""
 
     created: Mapping[str, Topic]
     grown: Mapping[str, Topic]
@@ -108,11 +112,26 @@ class TopicsSeen:
             self._saw(name, topic, draft)
         return draft.done()
 
+    def recalled(self, topics: Mapping[str, Topic], now_ms: int) -> Change:
+        """Topics in which groups have positions, as the state log has them. One that no answer has told of since this
+        process began may be gone, or not shown to us: it is there, and unseen, until brokers say otherwise. Its
+        partitions are at least those with positions; its id is NO_ID where no position has one."""
+        draft = _Draft()
+        for name, topic in topics.items():
+            if name in self._topics:
+                continue
+            if topic.id in self._former.get(name, ()):
+                draft.gone[name] = topic.id
+            else:
+                self._topics[name] = _Known(topic, Unseen(now_ms, now_ms))
+                draft.created[name] = topic
+        return draft.done()
+
     def _saw(self, name: str, topic: Topic, draft: _Draft) -> None:
         if topic.id in self._former.get(name, ()):
             return
         known = self._topics.get(name)
-        if known is not None and known.topic.id != topic.id:
+        if known is not None and known.topic.id not in (topic.id, NO_ID):
             self._goes(name, draft)
             known = None
         if known is None:
@@ -120,8 +139,9 @@ class TopicsSeen:
             draft.created[name] = topic
             return
         known.unseen = None
-        if topic.partitions > known.topic.partitions:
-            known.topic = draft.grown[name] = topic
+        count = max(topic.partitions, known.topic.partitions)
+        if (topic.id, count) != known.topic:
+            known.topic = draft.grown[name] = Topic(topic.id, count)
 
     def _goes(self, name: str, draft: _Draft) -> None:
         gone = self._topics.pop(name).topic.id

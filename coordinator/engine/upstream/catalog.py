@@ -17,7 +17,7 @@ from muster.coordinator.engine.upstream.view import View, learned
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, struct
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.client import body_of
-from muster.coordinator.ownership.topics_seen import UNKNOWN_ID, UNKNOWN_NAME, Question, Topic
+from muster.coordinator.ownership.topics_seen import NO_ID, UNKNOWN_ID, UNKNOWN_NAME, Question, Topic
 
 CATALOG: Final = "catalog"
 """The purpose of those connections."""
@@ -28,7 +28,6 @@ LARGE_BYTES: Final = 128 << 10
 BY_ID_FROM: Final = 12
 """Before this version of Metadata no broker can be asked for a topic by its id (KIP-516)."""
 
-NO_ID: Final = bytes(16)
 SAYS_NOTHING: Final = -1
 """In the place of a code: the answer leaves it out."""
 

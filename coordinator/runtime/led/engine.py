@@ -24,7 +24,7 @@ from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.led.authority import Authority
-from muster.coordinator.runtime.led.stepper import LedStepper
+from muster.coordinator.runtime.led.stepper import LedStepper, OnOrphans
 from muster.coordinator.runtime.led.warm import WarmJob, WarmShard
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.metrics import Metrics
@@ -49,10 +49,14 @@ class LedEngine(Engine):
         *args: Any,
         authority: Authority,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
+        on_orphans: OnOrphans | None = None,
         **kwargs: Any,
     ) -> None:
+        """on_orphans: where a topic that is not in the catalog may be there nevertheless: asked for the catalog to go
+        by when a shard is loaded that has positions in such topics. None: those positions are dropped."""
         self._authority = authority
         self._commit_timeout_ms = commit_timeout_ms
+        self._on_orphans = on_orphans
         self._now_ms = 0
         self._thin: set[int] = set()
         self._warm: dict[int, WarmShard] = {}
@@ -64,7 +68,14 @@ class LedEngine(Engine):
         self, log: GroupLog, slots: list[Slot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> LedStepper:
         return LedStepper(
-            log, slots, reports, metrics, written_at_once, self._authority, lambda: max(self._now_ms, self._turned_ms)
+            log,
+            slots,
+            reports,
+            metrics,
+            written_at_once,
+            self._authority,
+            lambda: max(self._now_ms, self._turned_ms),
+            self._on_orphans,
         )
 
     @property

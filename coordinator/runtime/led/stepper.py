@@ -1,6 +1,7 @@
 """Steps shards that other nodes could lead: they are lost and gained, and their timers wait for leave."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event, StoodStill, TimerFired, TopicsChanged, Unload
@@ -12,6 +13,10 @@ from muster.coordinator.runtime.metrics import Metrics
 from muster.coordinator.runtime.ports import GroupLog
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
 from muster.coordinator.runtime.stepper import Reports, Stepper, script_line
+
+
+OnOrphans: TypeAlias = Callable[[Core, Collection[tuple[str, bytes]]], TopicsChanged]
+"""Gets a shard that was read, and topics with their ids in which it has positions and which are not in the catalog."""
 
 
 class LedDeadlines(Deadlines):
@@ -56,14 +61,19 @@ class LedStepper(Stepper):
         written_at_once: int,
         authority: Authority,
         clock_ms: Callable[[], int],
+        on_orphans: OnOrphans | None = None,
     ) -> None:
         super().__init__(log, slots, reports, metrics, written_at_once)
+        self._on_orphans = on_orphans
         self.answers = LedAnswers(metrics, authority, clock_ms)
         self.deadlines = LedDeadlines(slots, authority)
         self.flushing = LedFlushing(log, authority)
 
     def activate(self, slot: Slot, core: Core, topics: TopicsChanged | None, now_ms: int) -> None:
         slot.durable = slot.appended  # what former lives appended has been read, or is gone
+        if topics is not None and self._on_orphans is not None:
+            orphans = [each for each in slot.report.committed_to if each[0] not in topics.partitions]
+            topics = self._on_orphans(core, orphans) if orphans else topics
         super().activate(slot, core, topics, now_ms)
 
     def leave(self, slot: Slot, why: str, now_ms: int) -> None:

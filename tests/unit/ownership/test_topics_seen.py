@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS, Question, Topic, TopicsSeen
+from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS, NO_ID, Question, Topic, TopicsSeen
 
 GONE_AFTER = 60_000
 ORDERS, OTHER = Topic(b"o" * 16, 4), Topic(b"x" * 16, 1)
@@ -104,3 +104,25 @@ def test_t4_a_question_about_what_has_changed_is_nobodys() -> None:
     topics.heard_of({"orders": Topic(b"n" * 16, 2)})
     assert not topics.answered(question, 1, *NEITHER, 2_000)
     assert topics.unseen(2_000) == {}
+
+
+def test_t4_a_topic_of_positions_that_no_answer_tells_of_is_there_and_unseen() -> None:
+    topics = seen()
+    lost = Topic(b"l" * 16, 3)
+    assert topics.recalled({"lost": lost, "orders": ORDERS}, 1_000).created == {"lost": lost}
+    assert topics.unseen(1_500) == {"lost": 500}
+    [question] = topics.questions(1_500)
+    topics.answered(question, 1, *NEITHER, 1_500)
+    [again] = topics.questions(1_500 + GONE_AFTER)
+    assert topics.answered(again, 2, *NEITHER, 1_500 + GONE_AFTER).gone == {"lost": lost.id}
+    assert topics.recalled({"lost": lost}, 90_000).gone == {"lost": lost.id}, "it is known to be gone"
+
+
+def test_t4_it_is_the_one_that_answers_tell_of_unless_its_positions_name_another() -> None:
+    topics = seen()
+    topics.recalled({"nameless": Topic(NO_ID, 2), "same": Topic(b"s" * 16, 2), "other id": Topic(b"i" * 16, 2)}, 0)
+    told = {name: Topic(name[:1].encode() * 16, 4) for name in ("nameless", "same", "other id")}
+    change = topics.heard_of(told)
+    assert change.gone == {"other id": b"i" * 16}
+    assert change.grown == {"nameless": told["nameless"], "same": told["same"]}
+    assert topics.unseen(0) == {}

@@ -14,7 +14,6 @@ from muster.coordinator.runtime.ports import GroupLog
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
 from muster.coordinator.runtime.stepper import Reports, Stepper, script_line
 
-
 OnOrphans: TypeAlias = Callable[[Core, Collection[tuple[str, bytes]]], TopicsChanged]
 """Gets a shard that was read, and topics with their ids in which it has positions and which are not in the catalog."""
 

@@ -104,6 +104,7 @@ class Roles:
         for number, (half, (topic_id, log)) in enumerate(zip(halves(unit), logs, strict=True)):
             self.led[half] = Led(leader, number, log, topic_id)
             self.serving.happened(half)
+            self.serving.expects(leader.in_sync.largest, half, now_ms)
         self.lost.pop(unit, None)
         self.gained[unit] = state.leader_epoch
         self._stirred(leader)

@@ -4,7 +4,7 @@ A session remembers what its follower asked last of each partition. A request th
 partition: what happens to a log is noted in the sessions that copy it (`news`), and only that is looked at.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
@@ -39,6 +39,12 @@ GATHER_MS = 2
 """How long a follower that keeps up waits, where it finds records when it asks again: what it has kept lets producers
 go on, and what they send goes along. It asks, and flushes, half as often under load. Who finds nothing, and waits, is
 told of records at once."""
+
+COMING_MS = 20
+"""How long a follower waits that is to ask for more than it does: it may not have heard of that yet."""
+
+COMING_FOR_MS = 1_000
+"""After that it is not expected any more."""
 
 MOST_PLACES = 100_000
 """In one session."""
@@ -84,11 +90,12 @@ class Session:
     """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
     the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
     records that the follower is to get later (A9). hurry_ms: when a high watermark is told that is all there is to
-    tell. gather_ms: until when records are waited for that may go along with others."""
+    tell. gather_ms: until when records are waited for that may go along with others. coming: what the follower is to
+    ask for, too, expected until coming_ms."""
 
     __slots__ = (
-        "answer_bytes", "copied", "epoch", "gather_ms", "hurry_ms", "id", "min_bytes", "news", "node_epoch", "parked",
-        "part_bytes", "peer", "withheld",
+        "answer_bytes", "coming", "coming_ms", "copied", "epoch", "gather_ms", "hurry_ms", "id", "min_bytes", "news",
+        "node_epoch", "parked", "part_bytes", "peer", "withheld",
     )  # fmt: skip
 
     def __init__(self, session_id: int, peer: Peer) -> None:
@@ -105,6 +112,8 @@ class Session:
         self.parked: Parked | None = None
         self.hurry_ms = FOREVER
         self.gather_ms = NEVER
+        self.coming: set[TopicPartition] = set()
+        self.coming_ms = NEVER
 
 
 def is_too_much(session: Session, items: Sequence[FetchItem]) -> bool:
@@ -171,6 +180,8 @@ class Serving:
                 may_wait = may_wait and led.leader.may_park(led.half, peer)
                 gathers = gathers or (before is not None and item.offset == before.end < led.log.end)
         self._release(session, now_ms)
+        if session.coming:
+            wait_ms = self._coming(session, request.items, wait_ms, now_ms)
         at_once = bool(refused) or not may_wait or min(wait_ms, min_bytes) <= 0
         session.gather_ms = NEVER
         if gathers and not at_once and min_bytes <= 1:
@@ -178,6 +189,24 @@ class Serving:
             session.parked = Parked(reply, number, now_ms + wait_ms)
         elif not self._answer(session, reply, number, refused, now_ms, now=at_once):
             session.parked = Parked(reply, number, now_ms + wait_ms)
+
+    def expects(self, nodes: Collection[int], place: TopicPartition, now_ms: int) -> None:
+        """This node leads a partition, and these copy it, or are about to. Who waits for something else is answered,
+        so that it can say so: what it proves by that is waited for (G4)."""
+        for node in nodes:
+            session = self._sessions.get(node)
+            if session is not None:
+                session.coming.add(place)
+                session.coming_ms = now_ms + COMING_FOR_MS
+                if session.parked is not None:
+                    session.parked.until_ms = min(session.parked.until_ms, now_ms)
+
+    def _coming(self, session: Session, items: Sequence[FetchItem], wait_ms: int, now_ms: int) -> int:
+        """How long this request may wait."""
+        session.coming.difference_update(item.place for item in items)
+        if now_ms >= session.coming_ms:
+            session.coming.clear()
+        return min(wait_ms, COMING_MS) if session.coming else wait_ms
 
     def registered(self, node: int) -> None:
         """The image has caught up with a registration by which a node had asked already. That counted for nothing (L4),

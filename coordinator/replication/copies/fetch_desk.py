@@ -67,6 +67,8 @@ class FetchDesk:
         """Who answers for `__security`, where it is asked who may do what."""
         self.groups: Callable[[], Awaitable[GroupsWithSettings]] | None = None
         """Who knows which groups that are coordinated here have settings, once any are."""
+        self.let_go: Callable[[TopicPartition], None] = lambda unit: None
+        """Hears of each answer by which this node says that it does not lead a unit any more."""
         self._note = note
         self._replicas = replicas
         self._image = image
@@ -149,6 +151,8 @@ class FetchDesk:
         led = self._replicas.led.get(place)
         if led is None:
             leader_epoch = asked.leader_epoch if self._has_let_go(place, asked.leader_epoch) else NO_EPOCH
+            if leader_epoch != NO_EPOCH:
+                self.let_go(unit_of(place))
             return EpochEnd(*place, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_epoch)
         if NO_EPOCH < asked.leader_epoch < led.leader.epoch:
             return EpochEnd(*place, ErrorCode.FENCED_LEADER_EPOCH)

@@ -107,6 +107,11 @@ class Coordinating:
         """Call it with each shard that this node serves no more: whoever is connected for its groups is to go."""
         self._lost.append(listener)
 
+    @property
+    def units(self) -> list[TopicPartition]:
+        """The shards that this node leads."""
+        return [unit(shard) for shard in self._terms]
+
     async def stop(self) -> None:
         """Gain nothing more, and ask nobody."""
         self._tasks.stop()

@@ -35,6 +35,7 @@ from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.shards.coordinating import Coordinating
 from muster.coordinator.replication.shards.group_log import ShardGroupLog
+from muster.coordinator.replication.shards.last_word import LastWord
 from muster.coordinator.replication.shards.warming import Warming
 from muster.coordinator.replication.side import ClusterSide
 from muster.coordinator.replication.view import ImageView
@@ -292,6 +293,9 @@ class Joined:
         settings = self._settings
         if not settings.controlled_shutdown_enable or self._seat is None or self._registration is None:
             return
+        last_word = LastWord(self.side.image)
+        last_word.owes(self._coordinating.units)
+        self.side.desk.let_go = last_word.told
         for trial in range(settings.controlled_shutdown_max_retries + 1):
             if trial:
                 await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
@@ -301,6 +305,7 @@ class Joined:
                 log.info("the controller does not answer a shutdown", why=str(error))
                 continue
             if answer.error is ErrorCode.NONE and not answer.remaining:
+                await last_word.given()
                 return
             log.info("the node still leads", code=answer.error.name, partitions=len(answer.remaining))
 

@@ -1,5 +1,7 @@
 """Fetch sessions (KIP-227) as the machines keep them: counts, sizes, limits, and topics made again (F1)."""
 
+from dataclasses import replace
+
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
@@ -12,9 +14,9 @@ from muster.coordinator.cluster.replicas.messages import (
     FetchItem,
     Forgotten,
 )
-from muster.coordinator.cluster.replicas.serving import GATHER_MS, NO_HURRY_MS
+from muster.coordinator.cluster.replicas.serving import COMING_FOR_MS, COMING_MS, GATHER_MS, NO_HURRY_MS
 from muster.coordinator.errors import ErrorCode
-from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, copy_once, two
+from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, Pair, copy_once, orders, two
 
 
 def test_f1_epochs_go_round_without_beginning_anew() -> None:
@@ -183,3 +185,68 @@ def test_l7_who_is_behind_waits_for_nothing() -> None:
     assert loaded.gets(0) == 64, "a part has no room for more"
     loaded.asks(0)
     assert loaded.gets(0) == 26
+
+
+BILLS = TopicPartition("bills", 0)
+
+
+def and_bills(*pair: Pair) -> None:
+    """They hear of a second topic, which the first of the two leads as well."""
+    for each in pair:
+        each.hears(replace(orders(HERE, 1, topic_id=OTHER_ID), name="bills"))
+
+
+def parks(leader: Pair, follower: Pair, answers: list[FetchAnswer], now_ms: int = 0) -> list[TopicPartition]:
+    """The follower asks, and may wait for half a second; what it names."""
+    [(_, request)] = follower.replicas.requests(now_ms)
+    leader.replicas.fetch(request, answers.append, 500, now_ms)
+    if answers:
+        follower.replicas.answered(HERE, request, answers.pop(), now_ms)
+    return [item.place for item in request.items]
+
+
+def test_who_waits_for_records_is_answered_when_there_is_more_to_ask_for() -> None:
+    """A new leader's lease waits for its followers' word: with one that was parked for another topic, for half a
+    second, in which nobody heard from the groups' coordinator."""
+    leader, follower = two()
+    copy_once(leader, follower)
+    answers: list[FetchAnswer] = []
+    [(_, request)] = follower.replicas.requests(0)
+    leader.replicas.fetch(request, answers.append, 500, 0)
+    and_bills(leader, follower)
+    leader.replicas.serving.wake(0)
+    follower.replicas.answered(HERE, request, answers.pop(), 0)
+    assert parks(leader, follower, answers) == [BILLS]
+
+
+def test_who_has_not_heard_yet_that_there_is_more_to_ask_for_does_not_wait_long_until_it_has() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    and_bills(leader)
+    answers: list[FetchAnswer] = []
+    assert parks(leader, follower, answers) == []
+    assert leader.replicas.serving.next_ms(0) == COMING_MS
+    leader.replicas.serving.wake(COMING_MS)
+    follower.replicas.answered(HERE, follower.replicas.fetchers[HERE]._under_way, answers.pop(), COMING_MS)
+    and_bills(follower)
+    assert parks(leader, follower, answers, COMING_MS) == [BILLS]
+    assert parks(leader, follower, answers, COMING_MS) == []
+    assert leader.replicas.serving.next_ms(COMING_MS) == COMING_MS + 500
+
+
+def test_nobody_is_expected_for_ever() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    and_bills(leader)
+    answers: list[FetchAnswer] = []
+    parks(leader, follower, answers, COMING_FOR_MS)
+    assert leader.replicas.serving.next_ms(COMING_FOR_MS) == COMING_FOR_MS + 500
+
+
+def test_who_is_not_in_sync_is_not_waited_for() -> None:
+    leader, follower = two()
+    copy_once(leader, follower)
+    leader.hears(replace(orders(HERE, 1, isr=(HERE,), topic_id=OTHER_ID), name="bills"))
+    answers: list[FetchAnswer] = []
+    parks(leader, follower, answers)
+    assert leader.replicas.serving.next_ms(0) == 500

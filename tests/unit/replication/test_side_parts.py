@@ -239,8 +239,11 @@ def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> No
             EpochEnd("orders", 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
         assert ORDERS in given.replicas.led
+        let_go: list[TopicPartition] = []
+        desk.let_go = let_go.append
         assert await ends(EpochAsked("orders", 0, 4, 3)) == [EpochEnd("orders", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)]
         assert ORDERS not in given.replicas.led
+        assert let_go == [ORDERS]
         given.hears(topic(epoch=3, isr=(HERE,)))
         assert ORDERS not in given.replicas.led
 

@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
+from muster.coordinator.core.events import Unload
 from muster.coordinator.engine.reading import seen
 from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.takeovers import noted
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import FENCED, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.engine.writing import size_of, wire_of
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Acked, Producer
+from muster.coordinator.ownership.facts import NEVER, Acked, Producer
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from muster.coordinator.runtime.led.engine import LedEngine
@@ -66,6 +68,10 @@ class Owning:
         self._on_lost = on_lost
         self._on_stop = on_stop
         self._on_bug = on_bug
+        self.on_let_go: Callable[[int], None] = lambda token: None
+        """Hears of each `Revoke` that is done with (F8)."""
+        self._refusing: set[int] = set()
+        """Let go of: what they wrote is waited for, and its answers leave."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._later: deque[Callable[[], None]] = deque()
         self._pass: asyncio.Handle | None = None
@@ -118,7 +124,7 @@ class Owning:
         """No flush breaks."""
 
     def leads(self, shard: int) -> bool:
-        return shard in self._shards.stages()
+        return shard in self._shards.stages() and shard not in self._refusing
 
     def on_status(self, shard: int, status: ShardStatus, why: str) -> None:
         """The engine tells of a shard, in the middle of something. Once it is loaded, what it writes is taken."""
@@ -138,8 +144,22 @@ class Owning:
 
     def step(self, event: ev.Event) -> None:
         """Something has happened: see `ownership.events`."""
-        for effect in self._shards.step(event, self.now_ms()):
+        now_ms, ended_ms = self.now_ms(), self._shards.lease_ends_ms
+        for effect in self._shards.step(event, now_ms):
             PERFORMED[type(effect)](self, effect)
+        if NEVER < ended_ms <= now_ms < self._shards.lease_ends_ms:
+            for shard in self._shards.served():
+                self._opened(shard, now_ms - ended_ms)
+
+    def _opened(self, shard: int, gap_ms: int) -> None:
+        """The lease is back after a short gap: nobody was heard in it, so deadlines come later by as much (G6)."""
+
+        def opened() -> None:
+            if self._engine.status(shard) is ShardStatus.ACTIVE:
+                self._engine.moved(shard, gap_ms, self.now_ms())
+            self._engine.opened(shard, self.now_ms())
+
+        self._soon(opened)
 
     # -- what is to be done: asking the upstream ----------------------------------------------------------------------
 
@@ -253,11 +273,28 @@ class Owning:
     def _serve(self, effect: ef.Serve) -> None:
         def serve() -> None:
             self._engine.opened(effect.shard, self.now_ms())
+            took = noted(effect.report, effect.shard)
+            if took is not None:
+                self._engine.submit(effect.shard, took)
             self._on_served(effect.report, effect.shard)
 
         self._soon(serve)
 
+    def _refuse(self, effect: ef.Refuse) -> None:
+        """F8: who waits for others hears that the coordinator moves; who waits for Kafka waits on."""
+        self._refusing.add(effect.shard)
+
+        def refuse() -> None:
+            if effect.shard in self._refusing:
+                self._engine.submit(effect.shard, Unload())
+
+        self._soon(refuse)
+
+    def _let_go(self, effect: ef.LetGo) -> None:
+        self._soon(lambda: self.on_let_go(effect.token))
+
     def _unload(self, effect: ef.Unload) -> None:
+        self._refusing.discard(effect.shard)
         self._finishing.pop(effect.shard, None)
         self._log.let_go(effect.shard)
 
@@ -275,7 +312,7 @@ class Owning:
         self._soon(lambda: self._committed(shard, position))
 
     def _committed(self, shard: int, position: int) -> None:
-        if self._engine.status(shard) is not ShardStatus.UNLOADED:
+        if self._engine.status(shard) is not ShardStatus.UNLOADED or shard in self._refusing:
             self._engine.committed(shard, position, self.now_ms())
 
     def _fell(self, shard: int, request: int | None, why: str) -> None:
@@ -341,10 +378,10 @@ PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
     ef.Apply: Owning._apply,
     ef.Finish: Owning._finish,
     ef.Serve: Owning._serve,
-    ef.Refuse: lambda owning, effect: None,  # a shard that moves; all of them are one node's for now
+    ef.Refuse: Owning._refuse,
     ef.Unload: Owning._unload,
     ef.Released: Owning._released,
-    ef.LetGo: lambda owning, effect: None,
+    ef.LetGo: Owning._let_go,
     ef.Produce: Owning._produce,
     ef.AskLeaders: Owning._ask_leaders,
     ef.Stop: lambda owning, effect: owning._on_stop(effect.sentence),

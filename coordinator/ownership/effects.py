@@ -73,7 +73,8 @@ class Report:
     """How a shard was taken, for log, metrics and the ledger (F9; key `{"shard":i,"turn":t}`).
 
     before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
-    that were open at the end (E4), by producer id. waited_ms: for F6. repaired: keys.
+    that were open at the end (E4), by producer id. waited_ms: for F6. repaired: keys. gave_up: why
+    this process itself gave it up, where it served it before.
     """
 
     owner: Owner
@@ -86,6 +87,7 @@ class Report:
     repaired: int = 0
     waited_ms: int = 0
     pending: tuple[int, ...] = ()
+    gave_up: str = ""
 
 
 @dataclass(frozen=True, slots=True)

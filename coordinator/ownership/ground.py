@@ -23,13 +23,16 @@ class Settings:
 
 
 class Ground:
-    __slots__ = ("_number", "appends", "deal", "lease", "now_ms", "out", "settings")
+    """gave_up: why this node stopped serving shards that it may take again."""
+
+    __slots__ = ("_number", "appends", "deal", "gave_up", "lease", "now_ms", "out", "settings")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.lease = Lease(settings.session_timeout_ms)
         self.appends = Appends(settings.limits)
         self.deal = Deal()
+        self.gave_up: dict[int, str] = {}
         self.now_ms = 0
         self.out: list[Effect] = []
         self._number = 0

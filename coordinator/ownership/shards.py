@@ -6,7 +6,7 @@ from typing import Any
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Done, Outcome
 from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.effects import Effect, LetGo, Stop, WakeAt
+from muster.coordinator.ownership.effects import Effect, LetGo, Released, Stop, WakeAt
 from muster.coordinator.ownership.facts import NEVER
 from muster.coordinator.ownership.ground import Ground, Settings
 from muster.coordinator.ownership.taking import SERVING, Stage, Taking
@@ -40,6 +40,15 @@ class Shards:
         """F7: whether an answer of the shard may leave at this moment."""
         return now_ms < self.lease_until(shard)
 
+    def has_lease(self, now_ms: int) -> bool:
+        """F7: whether this node may answer for any shard."""
+        return self._ground.lease.holds(now_ms)
+
+    @property
+    def lease_ends_ms(self) -> int:
+        """The first moment without a lease, as far as is known; NEVER: there is none."""
+        return self._ground.lease.until_ms
+
     def lease_until(self, shard: int) -> int:
         """Until when answers of the shard may leave, as far as is known; NEVER: they may not."""
         taking = self._takings.get(shard)
@@ -57,6 +66,10 @@ class Shards:
     def unacked(self, shard: int) -> int:
         """Bytes."""
         return self._ground.appends.unacked(shard)
+
+    def served(self) -> list[int]:
+        """The shards whose engine is loaded: their answers may leave while the lease holds."""
+        return [shard for shard, taking in self._takings.items() if taking.stage in SERVING]
 
     def stages(self) -> dict[int, Stage]:
         """Of each shard that is dealt to this node; for people."""
@@ -128,11 +141,13 @@ class Shards:
         self._sleep()
 
     def _let_go(self) -> None:
-        """F8: the rejoin that lets go of shards waits for what they wrote."""
+        """F8: the rejoin that lets go of shards waits for what they wrote, and until it is told: who has an answer
+        released in this step may tell it before the next."""
+        told = {effect.shard for effect in self._ground.out if isinstance(effect, Released)}
         for token, revoke in list(self._revoking.items()):
             mine = sorted(revoke.shards & self._takings.keys())
             over = self._ground.now_ms >= revoke.deadline_ms
-            if over or all(self._takings[shard].may_go for shard in mine):
+            if over or all(self._takings[shard].may_go and shard not in told for shard in mine):
                 for shard in mine:
                     self._takings.pop(shard).end("it moves to another node")
                 del self._revoking[token]
@@ -142,6 +157,8 @@ class Shards:
         ground = self._ground
         wanted = [taking.wish() for taking in self._takings.values()]
         wanted += [revoke.deadline_ms for revoke in self._revoking.values()]
+        if self._revoking and any(isinstance(effect, Released) for effect in ground.out):
+            wanted.append(ground.now_ms)  # as soon as may be: see `_let_go`
         if ground.may_write:
             wanted.append(ground.appends.wish())
             wanted.append(ground.lease.until_ms if self._takings else None)

@@ -334,6 +334,7 @@ class Taking:
             self._repaired,
             self._wait_ms,
             tuple(replay.pending),
+            ground.gave_up.pop(self.shard, ""),
         )
         ground.out.append(Serve(self.shard, report))
 
@@ -402,6 +403,8 @@ class Taking:
     def _forget(self, why: str, *, again: bool, other: Owner | None) -> None:
         self._ground.appends.close(self.shard)
         self._request, self._then = 0, None
+        if self.stage in SERVING:
+            self._ground.gave_up[self.shard] = why
         if self._applied or self.stage in SERVING or self.stage is Stage.FINISH:
             self._ground.out.append(Unload(self.shard, why, again, other))
         self._applied = False

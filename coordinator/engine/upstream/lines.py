@@ -17,6 +17,7 @@ ASK: Final = "ask"
 WRITE: Final = "write"
 READ: Final = "read"
 MEMBER: Final = "member"
+BEAT: Final = "beat"
 """Purposes."""
 
 FIRST_PAUSE_S: Final = 0.1
@@ -30,7 +31,9 @@ class Place:
     line: Line | None = None
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
-    """In a row."""
+    """In a row: it could not be made."""
+    silent: int = 0
+    """In a row: nothing was answered, be it that it could be made."""
     not_before_s: float = 0.0
 
 
@@ -76,8 +79,26 @@ class Lines:
             return line
 
     def failures(self, address: Address) -> int:
-        """How often in a row it could not be reached, for whatever purpose."""
-        return max((place.failures for (at, _), place in self._places.items() if at == address), default=0)
+        """How often in a row it could not be reached, or did not answer, for whatever purpose."""
+        places = (place for (at, _), place in self._places.items() if at == address)
+        return max((max(place.failures, place.silent) for place in places), default=0)
+
+    def failed(self, address: Address, purpose: str) -> None:
+        """It let us in, or not, and did not answer: others are asked first, until it does."""
+        place = self._places.get((address, purpose))
+        if place is not None:
+            place.silent += 1
+
+    def answered(self, address: Address, purpose: str) -> None:
+        place = self._places.get((address, purpose))
+        if place is not None:
+            place.silent = 0
+
+    def hang_up(self, purpose: str) -> None:
+        """End all connections of a purpose: what is asked on one waits behind what nobody wants to know any more."""
+        for (_, made_for), place in self._places.items():
+            if made_for == purpose and place.line is not None:
+                place.line.close()
 
     def forget(self, keep: set[Address]) -> None:
         """Close what leads to addresses that nobody has any more."""

@@ -1,13 +1,14 @@
 """The requests of one member of a classic group of the upstream's; whoever asks decides by their codes.
 
 Heartbeats go by a connection of their own: the broker holds JoinGroup and SyncGroup until others have come, and what
-is asked behind them on the same connection as long.
+is asked behind them on the same connection as long. Nor does a heartbeat wait behind anything else that this node asks.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from muster.coordinator.engine.upstream.lines import ASK, MEMBER
+from muster.coordinator.engine.upstream.errors import Refused
+from muster.coordinator.engine.upstream.lines import ASK, BEAT, MEMBER
 from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -15,12 +16,26 @@ BESIDE_S: Final = 5.0
 """How much longer than the rebalance timeout a JoinGroup is waited for."""
 
 
+class Fellow(NamedTuple):
+    """A member, as its group's coordinator tells of it. metadata: empty while the group is not stable."""
+
+    instance: str
+    host: str
+    metadata: bytes
+
+
 class Membership:
-    def __init__(self, upstream: Upstream, group: str, instance: str, protocol_type: str) -> None:
+    """answer_s: within which heartbeats, and all that is not held on purpose, are answered; without an answer by then
+    the coordinator is looked for anew."""
+
+    def __init__(
+        self, upstream: Upstream, group: str, instance: str, protocol_type: str, *, answer_s: float | None = None
+    ) -> None:
         self._upstream = upstream
         self._group = group
         self._instance = instance
         self._protocol_type = protocol_type
+        self._answer_s = answer_s
 
     async def join(
         self, member_id: str, session_ms: int, rebalance_ms: int, protocols: Mapping[str, bytes], reason: str = ""
@@ -66,7 +81,23 @@ class Membership:
             member_id=member_id,
             group_instance_id=self._instance,
         )
-        return int((await self._ask("Heartbeat", request)).error_code)
+        return int((await self._ask("Heartbeat", request, BEAT)).error_code)
+
+    async def fellows(self) -> list[Fellow]:
+        """All members, this one included. Raises UpstreamError."""
+        answer = await self._ask("DescribeGroups", struct("DescribeGroupsRequest")(groups=[self._group]))
+        for group in answer.groups:
+            if group.error_code:
+                raise Refused(f"asking who is in the group {self._group}", group.error_code)
+            return [
+                Fellow(each.group_instance_id or "", each.client_host, bytes(each.member_metadata))
+                for each in group.members
+            ]
+        return []
+
+    def hang_up(self) -> None:
+        """Nobody waits for the answer of a JoinGroup or SyncGroup any more: the next one is not to wait behind it."""
+        self._upstream.lines.hang_up(MEMBER)
 
     async def leave(self, member_id: str, reason: str = "") -> int:
         """Kafka's code. With the member id beside the instance id: by the instance id alone a process that wakes late
@@ -80,4 +111,6 @@ class Membership:
         return next((int(code) for code in codes if code), 0)
 
     async def _ask(self, api: str, request: object, purpose: str = ASK, waits_s: float = 0.0) -> Any:
-        return await self._upstream.ask_coordinator(GROUP, self._group, api, request, purpose=purpose, waits_s=waits_s)
+        return await self._upstream.ask_coordinator(
+            GROUP, self._group, api, request, purpose=purpose, waits_s=waits_s, within_s=self._answer_s
+        )

@@ -95,37 +95,60 @@ class Upstream:
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    async def any(self, api: str, request: object) -> Any:
-        """Ask whoever can be reached. Raises UpstreamError when nobody can."""
-        return await self.by_any(lambda line: line.ask(api, request, self.reach.answer_s))
+    async def any(self, api: str, request: object, within_s: float | None = None) -> Any:
+        """Ask whoever can be reached, each for so long at most. Raises UpstreamError when nobody can."""
+        return await self.by_any(lambda line: line.ask(api, request, within_s or self.reach.answer_s))
 
     async def by_any(self, work: Callable[[Line], Awaitable[Found]], purpose: str = ASK) -> Found:
         """The same for work with a connection."""
         why: UpstreamError | None = None
         for address in self._addresses():
             try:
-                return await work(await self.lines.to(address, purpose))
+                found = await work(await self.lines.to(address, purpose))
             except Unreached as error:
+                self.lines.failed(address, purpose)
                 why = error
+            else:
+                self.lines.answered(address, purpose)
+                return found
         servers = ", ".join(named(each) for each in self.reach.servers)
         raise Unreached(f"no broker of the upstream at {servers} answers; the last one tried: {why}")
 
-    async def ask(self, broker: int, api: str, request: object, *, purpose: str = ASK, waits_s: float = 0.0) -> Any:
-        """waits_s: how long the broker may take by the request's own words."""
+    async def ask(
+        self,
+        broker: int,
+        api: str,
+        request: object,
+        *,
+        purpose: str = ASK,
+        waits_s: float = 0.0,
+        within_s: float | None = None,
+    ) -> Any:
+        """waits_s: how long the broker may take by the request's own words. within_s: for so long its answer is waited
+        for beside, in place of what holds for all."""
         line = await self.lines.to(self.address_of(broker), purpose)
-        return await line.ask(api, request, self.reach.answer_s + waits_s)
+        return await line.ask(api, request, (within_s or self.reach.answer_s) + waits_s)
 
     async def ask_coordinator(
-        self, kind: int, key: str, api: str, request: object, *, purpose: str = ASK, waits_s: float = 0.0
+        self,
+        kind: int,
+        key: str,
+        api: str,
+        request: object,
+        *,
+        purpose: str = ASK,
+        waits_s: float = 0.0,
+        within_s: float | None = None,
     ) -> Any:
         """Ask the coordinator of a group, or of a transactional id. What it answers with 15 or 16, and a connection
-        that is lost, make it unknown: the next call looks for it anew. Raises UpstreamError."""
+        that is lost, make it unknown: the next call looks for it anew. Raises UpstreamError. waits_s, within_s: as for
+        `ask`; the search for it ends in the same time."""
         place = (kind, key)
         broker = self._coordinators.get(place)
         if broker is None:
-            broker = self._coordinators[place] = await self._coordinator(kind, key)
+            broker = self._coordinators[place] = await self._coordinator(kind, key, within_s)
         try:
-            answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s)
+            answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
         except UpstreamError:
             self._coordinators.pop(place, None)
             raise
@@ -133,10 +156,10 @@ class Upstream:
             self._coordinators.pop(place, None)
         return answer
 
-    async def _coordinator(self, kind: int, key: str) -> int:
+    async def _coordinator(self, kind: int, key: str, within_s: float | None) -> int:
         """Without this question a new cluster never makes the topic that its coordinators keep (F3)."""
         request = struct("FindCoordinatorRequest")(key=key, key_type=kind)
-        answer = await self.any("FindCoordinator", request)
+        answer = await self.any("FindCoordinator", request, within_s)
         if answer.error_code:
             raise Refused(f"looking for the coordinator of {key}", answer.error_code, answer.error_message)
         known = {**self.view.brokers, answer.node_id: Address(answer.host, answer.port)}

@@ -168,7 +168,7 @@ class LedEngine(Engine):
         """The shard is another's, or may be: nothing more is said of it (G1)."""
         slot = self._slots[shard]
         self._thin.discard(shard)
-        if slot.status is not ShardStatus.UNLOADED or slot.unanswered or slot.held:
+        if slot.status is not ShardStatus.UNLOADED or slot.unanswered or slot.held or slot.draft is not None:
             self._now_ms = now_ms
             self._stepper.leave(slot, why, now_ms)
 

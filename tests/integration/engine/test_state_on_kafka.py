@@ -117,6 +117,7 @@ def test_a_shard_is_shown_with_its_owners_and_who_is_void(kafka: str) -> None:
         ("owner", 1),
         ("counts", None),
         ("owner", 2),
+        ("counts", None),
         ("void", None),
     ], ran.stderr
 

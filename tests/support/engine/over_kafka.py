@@ -6,8 +6,9 @@ commit that was acknowledged on standard output, and ends by being killed.
 
 import asyncio
 import sys
+from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from muster.coordinator.config import parse_address
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
@@ -36,8 +37,16 @@ class OverKafka:
     """One node that owns all shards. `async with` it; `served` has how each shard was taken."""
 
     def __init__(
-        self, address: str, cluster: str, shards: int, *, instance: str = "one", session_ms: int = 2_000
+        self,
+        address: str,
+        cluster: str,
+        shards: int,
+        *,
+        node: int = 1,
+        instance: str = "one",
+        session_ms: int = 2_000,
     ) -> None:
+        self.id = node
         self.upstream = Upstream(Reach((parse_address(address),), connect_s=10, answer_s=10))
         self.topic, self.shards = f"{cluster}.state", shards
         self.clock = Clock()
@@ -45,6 +54,7 @@ class OverKafka:
         self.lost: dict[int, str] = {}
         self.fenced: set[int] = set()
         self.bugs: list[Any] = []
+        self.stopped = ""
         self._cluster = cluster
         self._instance, self._session_ms = instance, session_ms
         self._ids = count(1)
@@ -53,10 +63,10 @@ class OverKafka:
         self._loading: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
-    async def __aenter__(self) -> "OverKafka":
+    async def __aenter__(self) -> Self:
         batch_bytes = await usable(self.upstream, Wanted(self.topic, self.shards, 1, 1_000_000))
         limits = AppendLimits(batch_bytes=batch_bytes)
-        settings = Settings(1, self._instance, session_timeout_ms=self._session_ms, limits=limits)
+        settings = Settings(self.id, self._instance, session_timeout_ms=self._session_ms, limits=limits)
         log = self.log = StateLog(batch_bytes)
         self.owning = Owning(
             self.upstream,
@@ -69,6 +79,7 @@ class OverKafka:
             on_served=self._on_served,
             on_fenced=self._on_fenced,
             on_lost=self._on_lost,
+            on_stop=self._on_stop,
             on_bug=self.bugs.append,
         )
         self.engine = LedEngine(
@@ -81,9 +92,12 @@ class OverKafka:
             loads_elsewhere=True,
         )
         self.owning.start(self.engine, self.wake)
+        self._begin(settings)
+        return self
+
+    def _begin(self, settings: Settings) -> None:
         self.alone = Alone(self.owning, settings, self.shards)
         self.alone.start()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.owning.stop()
@@ -92,13 +106,23 @@ class OverKafka:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def all_served(self) -> None:
-        await self.until(lambda: len(self.served) == self.shards)
+        await self.serves(self.shards)
+
+    async def serves(self, count: int) -> None:
+        await self.until(lambda: len(self.served) == count)
 
     async def until(self, holds: Any) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not holds():
                 assert self.bugs == []
                 self._changed.clear()
+                await self._changed.wait()
+
+    async def changes(self, within_s: float) -> None:
+        """Until something happens, or for so long."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
                 await self._changed.wait()
 
     async def ask(self, shard: int, event: OffsetCommit | OffsetFetch) -> Any:
@@ -115,11 +139,15 @@ class OverKafka:
         return next(iter(reply.partitions.values()), reply.code)
 
     async def committed(self, group: str) -> int:
-        event = OffsetFetch(next(self._ids), group, [("orders", 0)])
-        reply: OffsetFetchReply = await self.ask(partition_for(group, self.shards), event)
+        reply = await self.position(group)
         assert reply.code is ErrorCode.NONE, reply
         found = reply.offsets.get(("orders", 0))
         return -1 if found is None else int(found.offset)
+
+    async def position(self, group: str) -> OffsetFetchReply:
+        event = OffsetFetch(next(self._ids), group, [("orders", 0)])
+        reply: OffsetFetchReply = await self.ask(partition_for(group, self.shards), event)
+        return reply
 
     # -- driving ------------------------------------------------------------------------------------------------------
 
@@ -164,6 +192,10 @@ class OverKafka:
     def _on_fenced(self, shard: int) -> None:
         self.fenced.add(shard)
         self.alone.fenced(shard)
+        self._changed.set()
+
+    def _on_stop(self, sentence: str) -> None:
+        self.stopped = sentence
         self._changed.set()
 
     def _on_lost(self, shard: int, why: str) -> None:

@@ -216,6 +216,10 @@ def test_f8_a_shard_is_let_go_of_when_all_it_wrote_is_acknowledged() -> None:
     assert not node.shards.takes(0)
     assert not node.of(fx.LetGo)
     node.releases()
+    assert node.of(fx.Released)
+    assert node.shards.may_answer(0, kafka.now_ms), "what is acknowledged may be told before it goes"
+    kafka.now_ms = node.of(fx.WakeAt)[-1].at_ms
+    node.tell(ev.Tick())
     ends = [type(effect) for effect in node.seen if not isinstance(effect, fx.WakeAt)][-3:]
     assert ends == [fx.Released, fx.Unload, fx.LetGo]
 

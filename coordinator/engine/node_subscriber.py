@@ -1,0 +1,57 @@
+"""What a node says in the nodes' group, and what it reads there, as the member's machine asks for it. Pure."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from muster.assignors.builtin.cooperative_sticky import CooperativeStickyAssignor
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.types import OfferedProtocol, TopicPartition
+from muster.coordinator.ownership.deal import (
+    PROTOCOL,
+    SHARDS,
+    Bid,
+    Deal,
+    decode_deal,
+    encode_bid,
+    joins_again_ms,
+)
+
+DRAINS = "draining"
+"""A topic that a draining node subscribes to beside the shards: who subscribes to something else joins again."""
+
+
+class NodeSubscriber(Subscriber):
+    """draining: whether it asks for nothing more (F8)."""
+
+    def __init__(
+        self, node: int, instance: str, shards: int, addresses: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        super().__init__((SHARDS,), (CooperativeStickyAssignor(),))
+        self.draining = False
+        self._node, self._instance, self._shards = node, instance, shards
+        self._addresses = addresses
+
+    def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> Bid:
+        shards = tuple(sorted(shard for _, shard in owned))
+        return Bid(self._node, self._instance, self._addresses, shards, self.draining, generation)
+
+    def read(self, assignment: bytes) -> Deal:
+        """The map. ValueError: what cannot be read, or is not of this cluster."""
+        deal = decode_deal(assignment)
+        if deal.shards not in (0, self._shards):
+            raise ValueError(
+                f"the map of shards is one of {deal.shards} and this node has {self._shards}; set "
+                "offsets.topic.num.partitions alike on all nodes"
+            )
+        return deal
+
+    # As `Subscriber` has it.
+
+    def offered(self, owned: Collection[TopicPartition], generation: int) -> tuple[OfferedProtocol, ...]:
+        return (OfferedProtocol(PROTOCOL, encode_bid(self.bid(owned, generation))),)
+
+    def rejoin_after_ms(self, assignment: bytes) -> int:
+        return joins_again_ms(self.read(assignment), self.bid())
+
+    def read_share(self, assignment: bytes) -> set[TopicPartition]:
+        return {(SHARDS, shard) for shard in self.read(assignment).of(self._node)}

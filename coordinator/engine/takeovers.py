@@ -1,0 +1,25 @@
+"""From whom this node takes a shard over, and why: what the shard's diary says of it (F9), as a cluster's does (G9)."""
+
+from typing import Final
+
+from muster.coordinator.core.events import TookOver
+from muster.coordinator.ownership.effects import Cause, Report
+
+NOT_KNOWN: Final = 0
+"""A moment."""
+
+
+def noted(report: Report, shard: int) -> TookOver | None:
+    """What to note now that it is served; nothing where nobody had it before. Its turn stands where a leader epoch does
+    in a cluster."""
+    before = report.before
+    if before is None:
+        return None
+    return TookOver(
+        shard, report.owner.turn, before.node, report.owner.node, cause_of(report), NOT_KNOWN, report.dealt_ms
+    )
+
+
+def cause_of(report: Report) -> str:
+    """Where this very process had it before: why it gave it up."""
+    return report.gave_up if report.cause is Cause.FENCED and report.gave_up else report.cause.value

@@ -68,6 +68,7 @@ class Taking:
         self.stage = Stage.READ
         self._ground = ground
         self._dealt_ms = ground.now_ms
+        self._deal = ground.deal
         self._begin()
 
     def _begin(self) -> None:
@@ -326,7 +327,7 @@ class Taking:
         report = Report(
             self._owner,
             replay.before,
-            cause_of(replay.before, ground.settings.node, ground.settings.instance, ground.deal),
+            cause_of(replay.before, ground.settings.node, ground.settings.instance, self._deal),
             self._dealt_ms,
             self._owned_ms,
             ground.now_ms,
@@ -396,7 +397,7 @@ class Taking:
 
     def _anew(self) -> None:
         tries, proof_ms = self._tries, self._proof_ms
-        self._dealt_ms = self._ground.now_ms
+        self._dealt_ms, self._deal = self._ground.now_ms, self._ground.deal
         self._begin()
         self._tries, self._proof_ms = tries, proof_ms
 

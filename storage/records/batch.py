@@ -19,7 +19,6 @@ from muster.storage.types import Record
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
-LENGTH_AT = 8
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21

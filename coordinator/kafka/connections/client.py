@@ -175,10 +175,6 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
             if not each.answer.done():
                 each.answer.set_exception(type(why)(str(why)))
                 each.answer.exception()  # Where nobody waits any more, nobody misses it.
-        self._ended(why)
-
-    def _ended(self, why: Failure) -> None:
-        """Told once, after all that was under way."""
 
 
 @cache

@@ -76,7 +76,6 @@ class Link(ClientConnection[LinkError]):
             Failures(unsent=LinkError, silent=Silent, broken=Broken),
         )
         self._me = me
-        self._on_end: list[Callable[[LinkError], None]] = []
 
     @classmethod
     async def connect(
@@ -109,13 +108,6 @@ class Link(ClientConnection[LinkError]):
     def other_end(self) -> str:
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return named(Address(*name[:2])) if name else "the other node"
-
-    def on_end(self, told: Callable[[LinkError], None]) -> None:
-        """Call it once with the reason when the link is at its end; at once if it is."""
-        if self._why is not None:
-            told(self._why)
-        else:
-            self._on_end.append(told)
 
     # -- what nodes ask ---------------------------------------------------------------------------------------------
 
@@ -232,11 +224,6 @@ class Link(ClientConnection[LinkError]):
         if not self._heard and self._transport is not None and self._transport.get_extra_info("sslcontext") is not None:
             why += BELIEVED  # By TLS 1.3 whoever calls learns only now whether its certificate is.
         return why
-
-    def _ended(self, why: LinkError) -> None:
-        told, self._on_end = self._on_end, []
-        for tell in told:
-            tell(why)
 
 
 def read(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:

@@ -201,17 +201,14 @@ def test_a_deadline_ends_the_link_for_answers_come_in_order() -> None:
         desk.held = asyncio.Event()
         async with serving(desk) as door:
             link = await linked(door)
-            ends: list[LinkError] = []
-            link.on_end(ends.append)
             patient = asyncio.create_task(fetch_of(link, whole()))
             with pytest.raises(Silent, match=r"did not answer ControlledShutdown within 0\.05 s"):
                 await link.controlled_shutdown(77, deadline_s=SOON_S)
             with pytest.raises(Silent):
                 await patient
             await desk.until(lambda: sorted(desk.gone) == ["controlled_shutdown", "fetch"])
-            assert [type(each) for each in ends] == [Silent]
-            link.on_end(ends.append)
-            assert len(ends) == 2, "who asks later hears it as well"
+            with pytest.raises(Broken, match=r"is at its end: .* did not answer ControlledShutdown"):
+                await link.epochs((), deadline_s=PATIENCE_S)
 
     asyncio.run(story())
 

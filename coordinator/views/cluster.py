@@ -1,14 +1,16 @@
-"""A cluster for people: nodes, partitions and elections, a row each; all nodes for the page."""
+"""A cluster for people: nodes, partitions and elections, a row each."""
 
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.views.topics import CopiedRow, PartitionRow
-from muster.coordinator.views.words import duration, moment, plural
+from muster.coordinator.views.words import duration, host_and_port, moment, plural
 
 NOBODY = -1
 STATE_PREFIX = "NODE_STATE_"
+OLD_MS = 2_000
+"""A node that is well hears of the cluster twice a second."""
 
 
 def state_word(state: "pb.NodeState") -> str:
@@ -37,10 +39,6 @@ def cluster_row(answer: pb.DescribeClusterResponse) -> dict[str, Any]:
     }
 
 
-OLD_MS = 2_000
-"""A node that is well hears of the cluster twice a second."""
-
-
 def age_words(answer: pb.DescribeClusterResponse) -> str:
     """How old what a node tells of the cluster is, where that is worth a word; "" otherwise.
 
@@ -61,7 +59,7 @@ def node_row(node: pb.ClusterNode, answer: pb.DescribeClusterResponse) -> dict[s
     return {
         "node": node.node_id,
         "state": state_word(node.state),
-        "address": f"{node.host}:{node.port}" if node.host else None,
+        "address": host_and_port(node.host, node.port) if node.host else None,
         "controller": node.node_id == answer.controller_id,
         "rack": node.rack or None,
         "leads": node.leads,
@@ -69,7 +67,7 @@ def node_row(node: pb.ClusterNode, answer: pb.DescribeClusterResponse) -> dict[s
         "behind": node.behind,
         "epoch": node.node_epoch or None,
         "known": node.known_sequence if node.known_sequence >= 0 else None,
-        "listeners": [f"{each.listener}://{each.host}:{each.port}" for each in node.endpoints],
+        "listeners": [f"{each.listener}://{host_and_port(each.host, each.port)}" for each in node.endpoints],
     }
 
 
@@ -172,45 +170,3 @@ def lost_lines(elections: Iterable[pb.Election]) -> list[str]:
         for one in elections
         for each in one.lost
     ]
-
-
-HTTP: Final = "HTTP"
-PILLS: Final = {"live": "ok", "gone": "bad", "shutting-down": "warn", "drained": "warn"}
-
-
-def cluster_view(answer: pb.DescribeClusterResponse, me: int, scheme: str) -> dict[str, Any]:
-    """me: the node that shows the page. scheme: by which the page was asked for, and the others' are.
-
-    old: how old it is, where that is worth a word. wanting: what partitions want for, in words, with the command that
-    lists them.
-    """
-    wanting = [
-        (f"{count:,} {what}", f"muster cluster partitions --{option}")
-        for count, what, option in (
-            (answer.offline_count, "with nobody who leads them", "offline"),
-            (answer.under_min_isr_count, "below min.insync.replicas", "under-min-isr"),
-            (answer.under_replicated_count, "with a copy behind or gone", "under-replicated"),
-        )
-        if count
-    ]
-    return {
-        "cluster_id": answer.cluster_id,
-        "old": age_words(answer),
-        "partitions": f"{answer.partition_count:,}",
-        "wanting": wanting,
-        "nodes": [node_view(node, answer, me, scheme) for node in answer.nodes],
-    }
-
-
-def node_view(node: pb.ClusterNode, answer: pb.DescribeClusterResponse, me: int, scheme: str) -> dict[str, Any]:
-    """`page`: where that node's page is; "" where nobody knows, or it is this one."""
-    row = node_row(node, answer)
-    door = next((each for each in node.endpoints if each.listener == HTTP), None)
-    host = "" if door is None else f"[{door.host}]" if ":" in door.host else door.host
-    here = node.node_id == me
-    return row | {
-        "pill": PILLS.get(row["state"], ""),
-        "here": here,
-        "page": "" if here or door is None else f"{scheme}://{host}:{door.port}/nodes",
-        "http": "" if door is None else f"{host}:{door.port}",
-    }

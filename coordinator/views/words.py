@@ -14,6 +14,15 @@ MAX_WORD = 255
 KEPT_OF_A_WORD = 40
 
 
+def host_and_port(host: str, port: int) -> str:
+    """An address for people, and for who connects to it; of nodes' settings `config.addresses` has the same.
+
+    >>> host_and_port("node-1", 9290), host_and_port("::1", 9290)
+    ('node-1:9290', '[::1]:9290')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def spans(numbers: Iterable[int]) -> str:
     """Partition numbers, neighbours joined.
 

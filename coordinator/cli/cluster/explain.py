@@ -7,6 +7,7 @@ import click
 from muster.coordinator.cli.cluster.asking import cluster_at
 from muster.coordinator.cli.common.options import COUNT, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.views.words import host_and_port
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
@@ -64,7 +65,7 @@ def elections(admin: "Admin", limit: int, topic: str) -> "list[Election]":
         if error.code != NOT_HERE:
             raise
         answer = admin.describe_cluster("all", [LEDGER])
-        addresses = {node.node_id: f"{node.host}:{node.port}" for node in answer.nodes if node.host}
+        addresses = {node.node_id: host_and_port(node.host, node.port) for node in answer.nodes if node.host}
         leaders = [row.leader_id for row in answer.partitions if row.leader_id in addresses]
         if not leaders:
             raise

@@ -36,6 +36,7 @@ from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestam
 from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
+from muster.coordinator.views.words import host_and_port
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     async def nodes(self) -> dict[str, int]:
         """Node ids by the address at which each is reached."""
         metadata = await self._transport.retried(methods.METADATA, pb.MetadataRequest(), doing="looking up the nodes")
-        return {f"{node.host}:{node.port}": node.node_id for node in metadata.brokers}
+        return {host_and_port(node.host, node.port): node.node_id for node in metadata.brokers}
 
     async def conditions(self) -> list[NodeCondition]:
         """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""

@@ -17,6 +17,7 @@ from muster.coordinator.client.calls.methods import METADATA, Method
 from muster.coordinator.client.errors import ClientError, Refused, Unreachable, refusal
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.member.backoff import Backoff
+from muster.coordinator.views.words import host_and_port
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Leaders:
         self._learned_ms = steady_ms()
         self.shared = self.in_cluster = True
         if answer.brokers:
-            nodes = {node.node_id: address_of(node.host, node.port) for node in answer.brokers}
+            nodes = {node.node_id: host_and_port(node.host, node.port) for node in answer.brokers}
             moved |= nodes != self._nodes
             self._nodes = nodes
             self._transport.know(self.nodes)
@@ -348,11 +349,3 @@ class Leaders:
 
 def steady_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def address_of(host: str, port: int) -> str:
-    """
-    >>> address_of("node-1", 9290), address_of("::1", 9290)
-    ('node-1:9290', '[::1]:9290')
-    """
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

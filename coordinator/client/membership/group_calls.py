@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls.leaders import address_of
 from muster.coordinator.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
 from muster.coordinator.client.calls.transport import Patience, Transport
 from muster.coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
@@ -15,6 +14,7 @@ from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.views.seen import lag_of
+from muster.coordinator.views.words import host_and_port
 
 log = logging.getLogger("muster.client")
 
@@ -104,7 +104,7 @@ class GroupCalls:
             leaders.hear(in_cluster=answer.in_cluster)
             check(answer.error_code, answer.error_message, self.group_id)
             self.members_per_stream = answer.members_per_stream
-            self._address = address_of(answer.host, answer.port) if answer.host else bootstrap
+            self._address = host_and_port(answer.host, answer.port) if answer.host else bootstrap
         return self._address
 
     def forget_coordinator(self) -> None:

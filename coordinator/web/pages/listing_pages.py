@@ -11,14 +11,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.cluster import cluster_view
 from muster.coordinator.views.words import size
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.asking import Asking
 from muster.coordinator.web.pages.figures import FiguresOf
 from muster.coordinator.web.pages.group_pages import here, number_of
 from muster.coordinator.web.pages.group_view import BUSY
-from muster.coordinator.web.pages.listing_view import PAGE, SORTS, Wanted, group_row, listed_groups, topic_rows
+from muster.coordinator.web.pages.listing_view import (
+    PAGE,
+    SORTS,
+    Wanted,
+    cluster_view,
+    group_row,
+    listed_groups,
+    topic_rows,
+)
 from muster.coordinator.web.pages.naming import names_of
 from muster.coordinator.web.pages.rebalances import rebalance_view, took_ms
 from muster.coordinator.web.pages.rendering import Pages

@@ -1,14 +1,16 @@
-"""Lists: all groups, all topics, all rebalances. Pure; what is asked of them comes as plain values."""
+"""Lists: all groups, all topics, all rebalances, all nodes. Pure; what is asked of them comes as plain values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, ListedGroup
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.words import size
+from muster.coordinator.views.cluster import age_words, node_row
+from muster.coordinator.views.words import host_and_port, size
 from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, Figures, eta_words, trend_class, trend_words
 from muster.coordinator.web.pages.naming import names_of
 from muster.coordinator.web.pages.rebalances import address
@@ -17,6 +19,8 @@ from muster.coordinator.web.pictures.series import sparkline
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")
+HTTP: Final = "HTTP"
+PILLS: Final = {"live": "ok", "gone": "bad", "shutting-down": "warn", "drained": "warn"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +144,43 @@ def topic_rows(
         first = tuple(who[:MOST_READERS])
         rows.append(TopicRow(topic, partitions, records[topic], told, produced.get(topic), first, more))
     return rows
+
+
+def cluster_view(answer: cluster_pb.DescribeClusterResponse, me: int, scheme: str) -> dict[str, Any]:
+    """me: the node that shows the page. scheme: by which the page was asked for, and the others' are.
+
+    old: how old it is, where that is worth a word. wanting: what partitions want for, in words, with the command that
+    lists them.
+    """
+    wanting = [
+        (f"{count:,} {what}", f"muster cluster partitions --{option}")
+        for count, what, option in (
+            (answer.offline_count, "with nobody who leads them", "offline"),
+            (answer.under_min_isr_count, "below min.insync.replicas", "under-min-isr"),
+            (answer.under_replicated_count, "with a copy behind or gone", "under-replicated"),
+        )
+        if count
+    ]
+    return {
+        "cluster_id": answer.cluster_id,
+        "old": age_words(answer),
+        "partitions": f"{answer.partition_count:,}",
+        "wanting": wanting,
+        "nodes": [node_view(node, answer, me, scheme) for node in answer.nodes],
+    }
+
+
+def node_view(
+    node: cluster_pb.ClusterNode, answer: cluster_pb.DescribeClusterResponse, me: int, scheme: str
+) -> dict[str, Any]:
+    """`page`: where that node's page is; "" where nobody knows, or it is this one."""
+    row = node_row(node, answer)
+    door = next((each for each in node.endpoints if each.listener == HTTP), None)
+    address = "" if door is None else host_and_port(door.host, door.port)
+    here = node.node_id == me
+    return row | {
+        "pill": PILLS.get(row["state"], ""),
+        "here": here,
+        "page": f"{scheme}://{address}/nodes" if address and not here else "",
+        "http": address,
+    }

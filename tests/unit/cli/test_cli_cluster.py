@@ -8,12 +8,15 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from muster.coordinator.cli.cluster.explain import elections
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.main import main
+from muster.coordinator.client.errors import Refused
 from muster.coordinator.cluster.facts import Endpoint, TopicPartition
 from muster.coordinator.cluster.image import NodeView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.records import Election, Lost, Told
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE
 from muster.coordinator.server.dispatch import methods_of
 from muster.coordinator.server.grpc.adapter import Methods
@@ -170,6 +173,34 @@ def test_the_ledger_is_asked_of_a_node_that_has_it(served: Served, capsys: pytes
     assert "made with the first" in run(capsys, "explain")[2]
     served.hears({"__elections": {0: view(2, (2,), (2,))}})
     assert "ask one of the nodes [2]" in run(capsys, "explain")[2], "which here is the same once more"
+
+
+def test_addresses_of_ipv6_are_told_and_asked_in_brackets(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    doors = (Endpoint("GRPC", "::1", 9290), Endpoint("HTTP", "::1", 9291))
+    served.hears({}, [NodeView(2, 51, endpoints=doors)])
+    told = json.loads(run(capsys, "nodes", "-o", "json")[1])[1]
+    assert (told["address"], told["listeners"][1]) == ("[::1]:9290", "HTTP://[::1]:9291")
+
+
+def test_the_ledger_of_a_node_at_ipv6_is_asked_for_there() -> None:
+    class Asked:
+        address: str | None = None
+
+        def explain_elections(self, limit: int, topic: str, address: str = "") -> list[Election]:
+            if not address:
+                raise Refused(6, "NOT_LEADER_OR_FOLLOWER", "not here")
+            self.address = address
+            return []
+
+        def describe_cluster(self, wanted: str, topics: list[str]) -> pb.DescribeClusterResponse:
+            answer = pb.DescribeClusterResponse()
+            answer.nodes.add(node_id=2, host="::1", port=9290)
+            answer.partitions.add(topic="__elections", leader_id=2)
+            return answer
+
+    asked = Asked()
+    assert elections(asked, 3, "") == []  # type: ignore[arg-type]
+    assert asked.address == "[::1]:9290"
 
 
 def test_a_node_on_its_own_is_no_cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,6 @@ from muster.coordinator.member.types import Leaving
 DOCUMENTED = [
     "muster.coordinator.client",
     "muster.coordinator.client.calls.catalog",
-    "muster.coordinator.client.calls.leaders",
     "muster.coordinator.client.consuming.partitions",
     "muster.coordinator.client.consumer",
     "muster.coordinator.client.errors",
@@ -40,6 +39,7 @@ DOCUMENTED = [
     "muster.coordinator.member.classic.cooperative",
     "muster.coordinator.member.classic.eager",
     "muster.coordinator.member.classic.subscription",
+    "muster.coordinator.views.words",
 ]
 
 

@@ -10,13 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.coordinator.cli.groups.story import move_line
-from muster.coordinator.views.words import plural, spans
+from muster.coordinator.views.words import host_and_port, plural, spans
 
 if TYPE_CHECKING:
     from muster.coordinator.rpc.v1.cluster_service_pb2 import DescribeClusterResponse, Election
     from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
+
+GONE = 4
+"""NODE_STATE_GONE."""
 
 
 class Standing(NamedTuple):
@@ -67,7 +70,7 @@ def standing(out: Console, title: str, now: Standing) -> None:
     for node in now.cluster.nodes:
         led = [row.partition for row in now.cluster.partitions if row.leader_id == node.node_id]
         words = []
-        if f"{node.host}:{node.port}" == now.coordinator:
+        if host_and_port(node.host, node.port) == now.coordinator:
             words.append("coordinates the group")
         if node.node_id == now.cluster.controller_id:
             words.append("controller")
@@ -78,10 +81,6 @@ def standing(out: Console, title: str, now: Standing) -> None:
     owned = ", ".join(f"{worker} {spans(numbers) or '-'}" for worker, numbers in sorted(now.owned.items()))
     out.print(Text(f"generation {now.generation}: {owned}"), soft_wrap=True)
     out.print()
-
-
-GONE = 4
-"""NODE_STATE_GONE."""
 
 
 def takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "Sequence[Election]") -> None:

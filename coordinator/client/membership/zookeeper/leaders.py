@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.client.calls.leaders import address_of
 from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration
+from muster.coordinator.views.words import host_and_port
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.consumer import at_most
@@ -114,5 +114,5 @@ async def nodes(session: Session) -> Nodes:
         for broker_id, each in zip(wanted, await at_most(wanted, registered), strict=True)
         if each is not None
     }
-    doors = {broker_id: address_of(*each.grpc) for broker_id, each in found.items() if each.grpc is not None}
+    doors = {broker_id: host_and_port(*each.grpc) for broker_id, each in found.items() if each.grpc is not None}
     return Nodes(doors, any(each.door(BETWEEN_NODES) is not None for each in found.values()))

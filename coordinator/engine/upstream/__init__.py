@@ -11,5 +11,6 @@ records.py      produce, fetch, offsets
 topics.py       topics and their settings
 catalog.py      all topics, and which of them a broker does not know
 producers.py    producer ids, and the transactions of clients
+groups.py       groups that the upstream coordinates: who is in them, and what they have committed
 membership.py   the requests of a member of a classic group
 """

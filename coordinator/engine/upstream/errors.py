@@ -35,6 +35,10 @@ class Unreached(UpstreamError):
     """No answer: what became of the request is not known."""
 
 
+class Unspoken(UpstreamError):
+    """The upstream does not know how to do that: it is too old."""
+
+
 class Refused(UpstreamError):
     """The upstream said no."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError, named
+from muster.coordinator.engine.upstream.errors import Unreached, Unspoken, UpstreamError, named
 from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.speaking import SPOKEN
 from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode
@@ -80,7 +80,7 @@ class Line(ClientConnection[UpstreamError]):
         """The answer, in the version agreed on; see `exchange`."""
         if api not in self.versions:
             first, last = SPOKEN[api].first, SPOKEN[api].last
-            raise UpstreamError(f"{named(self.address)} does not speak {api} {first} to {last}")
+            raise Unspoken(f"{named(self.address)} does not speak {api} {first} to {last}")
         version = self.versions[api]
         return self.read(api, version, await self.ask_in(version, api, request, deadline_s))
 

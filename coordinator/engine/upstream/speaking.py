@@ -19,12 +19,15 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
     "Fetch": Spoken(1, 4, 12, needed=True),
     "ListOffsets": Spoken(2, 2, 7, needed=True),
     "Metadata": Spoken(3, 10, 12, needed=True),
+    "OffsetCommit": Spoken(8, 6, 9),
+    "OffsetFetch": Spoken(9, 8, 9),
     "FindCoordinator": Spoken(10, 1, 3, needed=True),
     "JoinGroup": Spoken(11, 5, 9),
     "Heartbeat": Spoken(12, 3, 4),
     "LeaveGroup": Spoken(13, 3, 5),
     "SyncGroup": Spoken(14, 3, 5),
     "DescribeGroups": Spoken(15, 3, 6),
+    "ListGroups": Spoken(16, 3, 5),
     "SaslHandshake": Spoken(17, 1, 1),
     "ApiVersions": Spoken(18, 0, 3),
     "CreateTopics": Spoken(19, 2, 7),
@@ -33,6 +36,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
     "DescribeConfigs": Spoken(32, 1, 4),
     "SaslAuthenticate": Spoken(36, 0, 2),
     "DescribeProducers": Spoken(61, 0, 0),
+    "ConsumerGroupDescribe": Spoken(69, 0, 0),
 }
 
 

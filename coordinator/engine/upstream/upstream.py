@@ -156,6 +156,10 @@ class Upstream:
             self._coordinators.pop(place, None)
         return answer
 
+    def coordinator_moved(self, kind: int, key: str) -> None:
+        """Somewhere in its answer it says that it is not the one: the next call looks for it anew."""
+        self._coordinators.pop((kind, key), None)
+
     async def _coordinator(self, kind: int, key: str, within_s: float | None) -> int:
         """Without this question a new cluster never makes the topic that its coordinators keep (F3)."""
         request = struct("FindCoordinatorRequest")(key=key, key_type=kind)

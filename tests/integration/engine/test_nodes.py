@@ -2,63 +2,14 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from muster.coordinator.engine.starting import Unusable
 from tests.support.engine.of_many import CONFLICT, OfMany
-from tests.support.engine.processes import Clients, News, Process
-
-SHARDS = 6
-SESSION_MS = 3_000
-LONG_MS = 20_000
-"""Where nobody's session is to end."""
-GROUPS = [f"g{number}" for number in range(12)]
-
-
-class Nodes:
-    """Three of them, and clients that commit all the time."""
-
-    def __init__(self, address: str, cluster: str, session_ms: int) -> None:
-        self.address, self.cluster, self.session_ms = address, cluster, session_ms
-        self.nodes: dict[int, Process] = {}
-        self.others: list[Process] = []
-        self.news = News()
-        self.clients = Clients(GROUPS, lambda: list(self.nodes.values()), self.news)
-
-    async def begin(self, node: int) -> Process:
-        started = await Process(node, self.news).start(self.address, self.cluster, SHARDS, self.session_ms)
-        if node in self.nodes:
-            self.others.append(self.nodes[node])
-        self.nodes[node] = started
-        return started
-
-    async def share(self, *counts: int) -> None:
-        """Until the nodes serve so many shards each, in any order."""
-        await self.news.until(lambda: sorted(node.serves for node in self.nodes.values()) == sorted(counts))
-
-
-@asynccontextmanager
-async def three(address: str, cluster: str, session_ms: int = SESSION_MS) -> AsyncIterator[Nodes]:
-    nodes = Nodes(address, cluster, session_ms)
-    try:
-        for node in (1, 2, 3):
-            await nodes.begin(node)
-        await nodes.share(2, 2, 2)
-        nodes.clients.start()
-        await nodes.clients.more()
-        yield nodes
-        await nodes.clients.more()
-        await nodes.clients.stop()
-        await nodes.clients.all_there()
-    finally:
-        for each in [*nodes.nodes.values(), *nodes.others]:
-            if each.lives:
-                each.signal(signal.SIGCONT)
-            await each.kill()
+from tests.support.engine.processes import GROUPS, LONG_MS, three
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -4,12 +4,18 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
+SHARDS = 6
+SESSION_MS = 3_000
+LONG_MS = 20_000
+"""Where nobody's session is to end."""
+GROUPS = [f"g{number}" for number in range(12)]
 READ = -1
 
 
@@ -188,3 +194,47 @@ class Clients:
             if code == "NONE":
                 return offset
         return None
+
+
+class Nodes:
+    """Three of them, and clients that commit all the time. addresses: where each reaches the upstream."""
+
+    def __init__(self, addresses: Mapping[int, str], cluster: str, session_ms: int) -> None:
+        self.addresses, self.cluster, self.session_ms = addresses, cluster, session_ms
+        self.nodes: dict[int, Process] = {}
+        self.others: list[Process] = []
+        self.news = News()
+        self.clients = Clients(GROUPS, lambda: list(self.nodes.values()), self.news)
+
+    async def begin(self, node: int) -> Process:
+        started = await Process(node, self.news).start(self.addresses[node], self.cluster, SHARDS, self.session_ms)
+        if node in self.nodes:
+            self.others.append(self.nodes[node])
+        self.nodes[node] = started
+        return started
+
+    async def share(self, *counts: int) -> None:
+        """Until the nodes serve so many shards each, in any order."""
+        await self.news.until(lambda: sorted(node.serves for node in self.nodes.values()) == sorted(counts))
+
+
+@asynccontextmanager
+async def three(address: str | Mapping[int, str], cluster: str, session_ms: int = SESSION_MS) -> AsyncIterator[Nodes]:
+    """At its end all goes on, and what was acknowledged is there."""
+    addresses = dict.fromkeys((1, 2, 3), address) if isinstance(address, str) else address
+    nodes = Nodes(addresses, cluster, session_ms)
+    try:
+        for node in (1, 2, 3):
+            await nodes.begin(node)
+        await nodes.share(2, 2, 2)
+        nodes.clients.start()
+        await nodes.clients.more()
+        yield nodes
+        await nodes.clients.more()
+        await nodes.clients.stop()
+        await nodes.clients.all_there()
+    finally:
+        for each in [*nodes.nodes.values(), *nodes.others]:
+            if each.lives:
+                each.signal(signal.SIGCONT)
+            await each.kill()

@@ -16,7 +16,7 @@ VERBOSITY = "GRPC_VERBOSITY"
 @click.command()
 @click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A properties file.")
 @set_option
-@click.option("--engine", metavar="URL", hidden=True, help="What keeps the node's state (engine).")
+@click.option("--engine", metavar="URL", help="kafka://HOST:PORT,...: keep groups in that Kafka (engine).")
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
 @click.option("--listen", metavar=WHERE, help="The address to serve on (listeners); port 0 takes a free one.")
 @click.option("--kafka-listen", metavar=WHERE, help="Serve Kafka's wire protocol there, too (kafka.listeners).")
@@ -56,11 +56,6 @@ def serve(
         settings = load_settings(file, given)
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
-    if settings.upstream:
-        raise CommandError(
-            f"engine is {settings.engine}: a Kafka as engine is not joined into a node yet; leave engine out",
-            code=Exit.USAGE,
-        )
     if settings.grpc_door.encrypted and os.environ.get(VERBOSITY) == "ERROR":
         # For each handshake by a name that its certificate has not, gRPC would write that name as it came: a stranger's
         # bytes, as often as he likes. It reads the word as it is imported.

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
 from muster.coordinator.config.security.tls import LISTENER_NAME, is_of_a_listener, listener_settings
-from muster.coordinator.config.settings import Settings, accepted_settings, known_settings
+from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
 from muster.storage.references import BadReference, Resolved, resolved
 from muster.storage.wording import as_text
@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
     """Settings from a properties file (optional) and overrides, which win. Raises SettingsError naming every fault."""
-    known = accepted_settings()
+    known = known_settings()
     given = {} if file is None else {key: value for key, value in read_properties(file) if asks(key, value, known)}
     for key, text in (overrides or {}).items():
         given[key] = Given(text, "--set")
@@ -116,7 +116,7 @@ def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
 def named(line: str) -> str:
     """What is told of a line that is wrong: a setting's name. Anything else may be a secret, or a part of one."""
     name = line.replace(":", "=").partition("=")[0].strip()
-    return repr(name) if name in accepted_settings() else "the line"
+    return repr(name) if name in known_settings() else "the line"
 
 
 def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:

@@ -1,6 +1,7 @@
 """All settings of a node, one class a room, checked together where they depend on each other."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
@@ -90,6 +91,11 @@ class Settings(
         }
 
     @property
+    def directory(self) -> Path | None:
+        """Where this node keeps what it keeps; None where a Kafka keeps its state."""
+        return None if self.upstream else self.data_dir
+
+    @property
     def observes(self) -> bool:
         """Whether there is anybody for whom the node would look at its groups."""
         return self.scaler_enable or self.http_address is not None
@@ -150,6 +156,8 @@ class Settings(
         others = {
             "zookeeper.connect": self.zookeeper_connect,
             "inter.broker.listeners": self.inter_broker_listeners,
+            "kafka.listeners": self.kafka_listeners,
+            "authorizer": "" if self.authorizer == "none" else self.authorizer,
         }
         check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
         return self
@@ -169,28 +177,15 @@ class Settings(
         return self
 
 
-NOT_TOLD_YET = (EngineSettings,)
-"""Rooms whose settings are taken and checked, for what comes; no list shows them."""
-
-
 def known_settings() -> dict[str, FieldInfo]:
     """Dotted name -> field, room after room; the log's come last. What has its names from others is left out."""
-    return settings_of(room for room in rooms() if room not in NOT_TOLD_YET)
-
-
-def accepted_settings() -> dict[str, FieldInfo]:
-    """The same, with those that no list shows."""
-    return settings_of(rooms())
+    return {
+        field.alias or name: field
+        for room in rooms()
+        for name, field in room.model_fields.items()
+        if field.alias != LISTENER_NAME.rstrip(".")
+    }
 
 
 def rooms() -> Iterator[type[BaseModel]]:
     return (room for room in Settings.__bases__ if issubclass(room, BaseModel))
-
-
-def settings_of(some: Iterable[type[BaseModel]]) -> dict[str, FieldInfo]:
-    return {
-        field.alias or name: field
-        for room in some
-        for name, field in room.model_fields.items()
-        if field.alias != LISTENER_NAME.rstrip(".")
-    }

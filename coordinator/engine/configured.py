@@ -38,9 +38,11 @@ def wanted_of(settings: Settings) -> Wanted:
     )
 
 
-def rules_of(settings: Settings, instance: str, batch_bytes: int, wall_ms: int) -> ground.Settings:
+def rules_of(
+    settings: Settings, instance: str, batch_bytes: int, wall_ms: int, *, address: str = "", kafka: str = ""
+) -> ground.Settings:
     """What the rules of ownership go by. instance: of this process. batch_bytes: what `usable` found. wall_ms: what the
-    wall's clock shows at moment 0 of the node's."""
+    wall's clock shows at moment 0 of the node's. address, kafka: HOST:PORT of its doors, for clients."""
     limits = Limits(
         batch_bytes=batch_bytes,
         unacked_bytes=settings.engine_kafka_max_unacked_bytes_per_shard,
@@ -49,6 +51,8 @@ def rules_of(settings: Settings, instance: str, batch_bytes: int, wall_ms: int) 
     return ground.Settings(
         settings.node_id,
         instance,
+        address,
+        kafka,
         session_timeout_ms=settings.engine_kafka_session_timeout_ms,
         owner_refresh_ms=settings.engine_kafka_owner_refresh_ms,
         wall_ms=wall_ms,

@@ -126,6 +126,12 @@ class Owning:
     def leads(self, shard: int) -> bool:
         return shard in self._shards.stages() and shard not in self._refusing
 
+    def takes(self, shard: int) -> bool:
+        return self._shards.takes(shard)
+
+    def has_room(self, shard: int) -> bool:
+        return self._shards.has_room(shard)
+
     def on_status(self, shard: int, status: ShardStatus, why: str) -> None:
         """The engine tells of a shard, in the middle of something. Once it is loaded, what it writes is taken."""
         request = self._finishing.pop(shard, None) if status in (ShardStatus.ACTIVE, ShardStatus.FAILED) else None

@@ -180,6 +180,11 @@ class Appends:
         queue = self._queues.get(shard)
         return queue.unacked if queue else 0
 
+    def tried_since(self, shard: int) -> int | None:
+        """When its first batch was made; None: there is none."""
+        queue = self._queues.get(shard)
+        return queue.since_ms if queue is not None and queue.flight is not None else None
+
     def _parts(self, records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
         start = size = 0
         for at, record in enumerate(records):

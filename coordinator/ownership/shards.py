@@ -71,6 +71,10 @@ class Shards:
         """The shards whose engine is loaded: their answers may leave while the lease holds."""
         return [shard for shard, taking in self._takings.items() if taking.stage in SERVING]
 
+    def tried_since(self, shard: int) -> int | None:
+        """Since when its first batch that is not acknowledged is being written; None: there is none. For people."""
+        return self._ground.appends.tried_since(shard)
+
     def stages(self) -> dict[int, Stage]:
         """Of each shard that is dealt to this node; for people."""
         return {shard: taking.stage for shard, taking in self._takings.items()}
@@ -127,6 +131,10 @@ class Shards:
         taking = self._takings.get(event.shard)
         if taking is not None:
             taking.foreign(list(event.batches))
+
+    def _tick(self, event: ev.Tick) -> None:
+        """The moment that was wished for has come, or nearly: what is not due yet is wished for again."""
+        self._wake_ms = None
 
     # What follows.
 
@@ -189,5 +197,5 @@ HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ),
     ev.Append: Shards._append,
     ev.ForeignSeen: Shards._foreign,
-    ev.Tick: lambda shards, event: None,
+    ev.Tick: Shards._tick,
 }

@@ -127,6 +127,10 @@ class Engine:
     def status(self, shard: int) -> ShardStatus:
         return self._slots[shard].status
 
+    def settled(self, shard: int) -> bool:
+        """Whether the shard is served, or none of this node's: nothing is waited for."""
+        return self._slots[shard].status in (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
+
     def core(self, shard: int) -> Core | None:
         """The shard's core for read-only inspection; None while it has none."""
         return self._slots[shard].core

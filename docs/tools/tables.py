@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 
 from muster.coordinator.client import config
 from muster.coordinator.config import expected, known_settings
-from muster.coordinator.config.settings import NOT_TOLD_YET, Settings
+from muster.coordinator.config.settings import Settings
 from muster.coordinator.errors import ErrorCode
 from muster.storage.topic_config import TopicSettings
 from muster.storage.wording import as_text
@@ -79,8 +79,6 @@ def node_settings() -> str:
     parts = []
     for room in Settings.__bases__:
         assert issubclass(room, BaseModel)
-        if room in NOT_TOLD_YET:
-            continue
         fields = [name for field in room.model_fields.values() if (name := field.alias or "") in known]
         title = (room.__doc__ or "").partition("\n")[0]
         heading = HEADINGS[room.__name__]
@@ -101,6 +99,7 @@ HEADINGS = {
     "OffsetsSettings": "Offsets",
     "ZookeeperSettings": "ZooKeeper",
     "ClusterSettings": "Many nodes",
+    "EngineSettings": "Over your Kafka",
     "HttpSettings": "The HTTP listener",
     "ObserveSettings": "Samples, and the scaler",
     "MetricsSettings": "Metrics",

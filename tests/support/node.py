@@ -28,7 +28,10 @@ SMALL = {
 
 
 class NodeProcess:
-    """`muster serve` on loopback. The ports are free ones at the first start and stay the same afterwards."""
+    """`muster serve` on loopback. The ports are free ones at the first start and stay the same afterwards.
+
+    Over a Kafka (`engine`) it has no data directory: `data` only says where its log is.
+    """
 
     def __init__(self, data: Path, settings: dict[str, str] | None = None, program: Sequence[str] = (MUSTER,)) -> None:
         self.data = data
@@ -46,7 +49,9 @@ class NodeProcess:
     def start(self) -> None:
         """Start and wait until it answers; its own announcement says where."""
         command = [*self._program, "serve", "--announce"]
-        command += ["--data", str(self.data), "--listen", self._spoken + self.address]
+        command += ["--listen", self._spoken + self.address]
+        if "engine" not in self.settings:
+            command += ["--data", str(self.data)]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         log = self.log_path.open("ab")

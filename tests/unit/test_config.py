@@ -15,7 +15,6 @@ from muster.coordinator.config import (
     parse_address,
     render_properties,
 )
-from muster.coordinator.config.nodes.engine import EngineSettings
 from muster.coordinator.core.plan import canonical_name, loadable
 from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.limits import limits_of
@@ -119,9 +118,7 @@ def test_the_rendered_file_is_the_defaults_and_reads_back(tmp_path: Path) -> Non
     assert load_settings(write(tmp_path, text)) == load_settings()
     keys = [line.split("=")[0] for line in text.splitlines() if line and not line.startswith("#")]
     assert keys == list(known_settings())
-    assert len(keys) == len(Settings.model_fields) - 1 - len(EngineSettings.model_fields), (
-        "but for listener.name, which has its names from others, and what no node has yet"
-    )
+    assert len(keys) == len(Settings.model_fields) - 1, "but for listener.name, which has its names from others"
     assert max(len(line) for line in text.splitlines()) <= 100
 
 

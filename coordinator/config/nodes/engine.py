@@ -1,9 +1,6 @@
-"""What keeps a node's state: the log in its own directory, or somebody's Kafka.
+"""What keeps a node's state: the log in its own directory, or somebody's Kafka."""
 
-No node is started with `engine` set to a Kafka yet: these settings are read and checked, and not told of.
-"""
-
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final, Literal, Self
 
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
@@ -214,9 +211,21 @@ class EngineSettings(BaseModel):
         return self
 
 
-def check_engine(engine: EngineSettings, *, given: Collection[str], log_dirs: object, others: dict[str, str]) -> None:
-    """What has no place beside a Kafka (1.1). given: names of fields that were set. others: settings that want a node
-    to keep its own state, by name. Raises ValueError, which names both."""
+MEETS_THERE: Final = "its nodes find each other in that Kafka"
+NO_PLACE: Final[Mapping[str, str]] = {
+    "zookeeper.connect": f"{MEETS_THERE}, and groups of the ZooKeeper era need engine={BUNDLED}",
+    "inter.broker.listeners": MEETS_THERE,
+    "kafka.listeners": "Kafka's protocol is not served over an upstream yet, members come by gRPC",
+    "authorizer": f"who may do what is kept in a node's own log, which needs engine={BUNDLED}",
+}
+"""What a node over a Kafka does not take, and why."""
+
+
+def check_engine(
+    engine: EngineSettings, *, given: Collection[str], log_dirs: object, others: Mapping[str, str]
+) -> None:
+    """What has no place beside a Kafka (1.1). given: names of fields that were set. others: settings that are listed in
+    `NO_PLACE`, "" where they are as they should be. Raises ValueError, which names both."""
     if not engine.upstream:
         return
     if "data_dir" in given:
@@ -226,7 +235,4 @@ def check_engine(engine: EngineSettings, *, given: Collection[str], log_dirs: ob
         )
     for name, value in others.items():
         if value:
-            raise ValueError(
-                f"{name} is {value}, but engine is {engine.engine}: its nodes find each other in that Kafka; leave "
-                f"{name} out"
-            )
+            raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")

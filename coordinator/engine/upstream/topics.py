@@ -9,6 +9,8 @@ from muster.coordinator.kafka.codec.codec import struct
 
 TOPIC: Final = 2
 """DescribeConfigs' type of resource."""
+OF_TOPIC: Final = 1
+"""Its source of what was set for a topic itself."""
 CREATE_MS: Final = 30_000
 TOPIC_ALREADY_EXISTS: Final = 36
 NOT_CONTROLLER: Final = 41
@@ -24,17 +26,30 @@ class Writer(NamedTuple):
     """Where its open transaction begins; -1: none is open."""
 
 
+class Config(NamedTuple):
+    """A setting of a topic. own: it was set for this topic."""
+
+    name: str
+    value: str
+    own: bool
+
+
 async def topic_configs(upstream: Upstream, topic: str, names: Sequence[str]) -> dict[str, str]:
     """The values of these settings of a topic, defaults included. Raises UpstreamError."""
+    return {each.name: each.value for each in await described_topic(upstream, topic, names)}
+
+
+async def described_topic(upstream: Upstream, topic: str, names: Sequence[str] | None = None) -> list[Config]:
+    """These settings of a topic; None: all. Raises UpstreamError."""
     resource = struct("DescribeConfigsRequest.resources")(
-        resource_type=TOPIC, resource_name=topic, configuration_keys=list(names)
+        resource_type=TOPIC, resource_name=topic, configuration_keys=None if names is None else list(names)
     )
     answer = await upstream.any("DescribeConfigs", struct("DescribeConfigsRequest")(resources=[resource]))
     for result in answer.results:
         if result.error_code:
             raise Refused(f"asking for the settings of {topic}", result.error_code, result.error_message)
-        return {each.name: each.value or "" for each in result.configs}
-    return {}
+        return [Config(each.name, each.value or "", each.config_source == OF_TOPIC) for each in result.configs]
+    return []
 
 
 async def create_topic(

@@ -45,9 +45,6 @@ BACKLOG = 512
 CALL_S = 30.0
 """The longest that an answer of the node is waited for."""
 
-SETTLED = (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
-"""Of a shard that is loaded, or is another node's."""
-
 log = structlog.get_logger("muster.http")
 
 
@@ -277,7 +274,7 @@ class Inside:
         return NodeHealth(
             started=self._loaded_once,
             draining=self.draining,
-            loading=tuple(shard for shard, each in enumerate(status) if each not in SETTLED),
+            loading=tuple(shard for shard in range(engine.shards) if not engine.settled(shard)),
             conditions=self._conditions.current(),
         )
 

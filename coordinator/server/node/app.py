@@ -23,6 +23,7 @@ from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.grounds import ground_of
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
@@ -37,10 +38,9 @@ from muster.coordinator.server.journal.reports import (
 from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.beside import carried_now, completed, lag_before
-from muster.coordinator.server.node.catalogs import log_span, partition_counts, topic_ids
+from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
 from muster.coordinator.server.node.endings import report_end
-from muster.coordinator.server.node.fences import fencing
-from muster.coordinator.server.node.ground import Ground, services_of_cluster
+from muster.coordinator.server.node.ground import services_of_cluster
 from muster.coordinator.server.node.lags import meter_of
 from muster.coordinator.server.node.limits import (
     answer_room,
@@ -53,7 +53,6 @@ from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
 from muster.coordinator.server.node.services import NAMES, table_of
-from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide
 from muster.coordinator.server.service.central_election import CentralElection
@@ -66,13 +65,11 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
-from muster.storage.service.staging import StagingService
-from muster.storage.staging.staging import Staging
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.changes import Changes
     from muster.coordinator.observe.history import History
-    from muster.coordinator.server.clustered.joined import Joined
+    from muster.coordinator.server.part import Part
     from muster.coordinator.server.security.security import Security
 
 LAST_WORDS_S = 0.5
@@ -192,8 +189,7 @@ class Node:
         limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = Methods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
-        kept = self._ground.disk, self._group_log, self.engine
-        self._upkeep = Upkeep(self._settings, self._clock, conditions, *kept, self._fail, self._certificates)
+        self._upkeep = self._ground.upkeep(conditions, self._group_log, self.engine, self._fail)
         await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
@@ -224,7 +220,7 @@ class Node:
 
     async def _take_ground(self) -> None:
         """The log, the place among others, and the groups."""
-        self._ground = Ground(self._settings, self._clock, self._certificates, self._doors)
+        self._ground = ground_of(self._settings, self._clock, self._certificates, self._doors)
         await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
         self.broker = self._ground.disk
         self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
@@ -289,7 +285,7 @@ class Node:
         await secured_by.stop(self._security)
         log.info("stopped")
 
-    def _stand_by(self, joined: "Joined") -> None:
+    def _stand_by(self, joined: "Part") -> None:
         """One of many: which groups are coordinated here is for the cluster to say, again and again."""
         self.broker = joined.broker
         self._have_groups(joined.group_log, joined.shards, joined.engine)
@@ -308,7 +304,7 @@ class Node:
             loads_elsewhere=True,
         )
         self._partitions = partition_counts(self.broker)
-        self._log_span = partial(log_span, self.broker)
+        self._log_span = self._ground.span_of(self.broker)
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
         self._loaded_ms = self._clock.now_ms()
 
@@ -331,7 +327,7 @@ class Node:
             on_bug=report_contained,
             on_stall=partial(report_stall, self.telling.conditions),
             instruments=self._instruments,
-            complete=lambda work: completed(work, self.engine, self._log_span, self._observing),
+            complete=lambda work: completed(work, self.engine, self._log_span, self._observing, self._ground.measured),
             measure=meter_of(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
         )
         self._sessions = Sessions(
@@ -397,7 +393,7 @@ class Node:
             partitions=lambda: self._partitions,
             log_span=self._log_span,
             conditions=self.telling.conditions,
-            resources=Resources(self._settings.data_dir, self._loaded_ms, self.driver, self.engine.metrics).look,
+            resources=Resources(self._settings.directory, self._loaded_ms, self.driver, self.engine.metrics).look,
             isolation=self._isolated_simulations,
             assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
             plugins=dict(limits_of(self._settings).plugins),
@@ -416,8 +412,8 @@ class Node:
             )
         else:
             records = joined.record_service(lambda: self.advertised, answer_room)
-        self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
-        fences = fencing(self.driver, self.engine, self.broker, self.log_requests)
+        self._staging = self._ground.staging(self.log_requests)
+        fences = self._ground.fences(self.driver, self.engine, self.log_requests)
         before = partial(lag_before, self.history, self._clock.now_ms)
         carried = partial(carried_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)

@@ -23,7 +23,8 @@ class HasTopics(Protocol):
 
 
 def topic_ids(broker: HasTopics) -> dict[str, bytes]:
-    return {name: topic.id for name, topic in broker.topics().items()}
+    """None of a topic that matches no pattern, whatever it is called."""
+    return {name: topic.id for name, topic in broker.topics().items() if topic.id}
 
 
 def partition_counts(broker: HasTopics) -> dict[str, int]:

@@ -48,9 +48,13 @@ def identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class IdInUse(Exception):
+    """Another process runs as this node; the text says where, and what to do."""
+
+
 def report_end(why: BaseException) -> None:
     """The node cannot go on. What happened around it is told in its own words; of a mistake of the program, where."""
-    if isinstance(why, DataDirectoryError | ZooKeeperError):
+    if isinstance(why, DataDirectoryError | ZooKeeperError | IdInUse):
         log.error("the node cannot go on", why=str(why))
     else:
         log.error("the node cannot go on", exc_info=why)

@@ -3,17 +3,30 @@
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.node import secured_by
+from muster.coordinator.server.node.catalogs import log_span
+from muster.coordinator.server.node.fences import fencing
+from muster.coordinator.server.node.lags import Measured, Span
+from muster.coordinator.server.node.upkeep import HasLosses, Upkeep
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
+from muster.coordinator.server.part import Part, Stages, Stops
 from muster.coordinator.zookeeper.observer import Tell
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
 from muster.storage.disk.files import RealFiles
+from muster.storage.service.staging import StagingService
+from muster.storage.staging.staging import Staging
 from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
@@ -39,17 +52,23 @@ class Ground:
         doors: Callable[[], Doors],
     ) -> None:
         self._settings = settings
+        self._certificates = certificates
         self._clock = clock
         self._doors = doors
         self._security: Security | None = None
-        self.joined = self._join(certificates)
-        """The cluster that it is one node of; None for a node on its own, and for nodes beside each other."""
-        self.zookeeper: ZooKeeperSide | Joined | None = self.joined
+        self.joined: Part | None = self._join(certificates)
+        """What it is one node of; None for a node on its own, and for nodes beside each other."""
+        self.zookeeper: ZooKeeperSide | Joined | None = self._by_zookeeper
+
+    @property
+    def _by_zookeeper(self) -> "Joined | None":
+        """Its cluster, which meets at ZooKeeper."""
+        return cast("Joined | None", self.joined)
 
     @property
     def cluster(self) -> "Cluster | None":
         """What is known of the other nodes, once it has registered."""
-        return None if self.joined is None else self.joined.view
+        return None if self._by_zookeeper is None else self._by_zookeeper.view
 
     async def take(self, seen: Tell) -> None:
         """Lock the data directory, open what lies there, and meet ZooKeeper. `seen` gets what is seen of groups.
@@ -72,17 +91,43 @@ class Ground:
     async def register(self, security: "Security | None" = None) -> None:
         """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands, and who
         may do what."""
-        if self.joined is not None:
+        if (joined := self._by_zookeeper) is not None:
             self._security = security
-            await self.joined.enter(self.disk, self._doors(), secured_by.node_rights(security))
-            await secured_by.shared(security, self.joined, self.disk)
+            await joined.enter(self.disk, self._doors(), secured_by.node_rights(security))
+            await secured_by.shared(security, joined, self.disk)
         elif isinstance(self.zookeeper, ZooKeeperSide):
             await self.zookeeper.register()
 
     @property
     def figures(self) -> "Figures | None":
         """What of the cluster is to be measured."""
-        return None if self.joined is None else self.joined.figures
+        return None if self._by_zookeeper is None else self._by_zookeeper.figures
+
+    # -- what stands on it --------------------------------------------------------------------------------------------
+
+    def span_of(self, broker: Broker) -> Span:
+        """Where a partition's log begins and ends."""
+        return partial(log_span, broker)
+
+    measured: Measured | None = None
+    """The same of many partitions, where others are to say."""
+
+    def staging(self, requests: LogRequests) -> Stages:
+        """The Staging service."""
+        return StagingService(Staging(requests.broker), requests.commit)
+
+    def fences(self, driver: Driver, engine: Engine, requests: LogRequests) -> dict[str, Method]:
+        """The rows of the Fencing service."""
+        return fencing(driver, engine, requests.broker, requests)
+
+    def upkeep(
+        self, conditions: Conditions, group_log: HasLosses, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> Stops:
+        """What is done by the clock, from now on."""
+        settings, certificates = self._settings, self._certificates
+        return Upkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
         if self._security is not None:
@@ -96,7 +141,7 @@ class Ground:
         if hasattr(self, "disk"):
             await asyncio.to_thread(self.disk.close)
 
-    def _join(self, certificates: "Certificates | None") -> "Joined | None":
+    def _join(self, certificates: "Certificates | None") -> "Part | None":
         if not self._settings.inter_broker_listeners:
             return None
         from muster.coordinator.server.clustered.joined import Joined
@@ -116,8 +161,8 @@ class Ground:
             return None
         own = known_cluster_id(RealFiles(), str(settings.data_dir))
         fresh = format_id(os.urandom(16))
-        if self.joined is not None:
-            return await self.joined.meet(own, fresh, seen)
+        if (joined := self._by_zookeeper) is not None:
+            return await joined.meet(own, fresh, seen)
         self.zookeeper = side = await ZooKeeperSide.open(
             settings,
             self._clock,

@@ -19,6 +19,7 @@ from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.journal.lines import tell_start
 from muster.coordinator.server.journal.logs import configure_logs
 from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.endings import IdInUse
 from muster.coordinator.zookeeper.errors import ForeignTopics, ZooKeeperError
 from muster.coordinator.zookeeper.registry import IdTaken
 from muster.storage.errors import DataDirectoryError, StorageError
@@ -68,7 +69,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node = Node(settings)
     gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
     try:
-        await (start_unless(stop, node) if settings.inter_broker_listeners else node.start())
+        await (start_unless(stop, node) if settings.inter_broker_listeners or settings.upstream else node.start())
     except asyncio.CancelledError:
         return EXIT_OK
     except (AddressTaken, BadCertificate, PartitionCountConflict, StorageError, ZooKeeperError) as error:
@@ -96,7 +97,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
 
 
 async def start_unless(stop: asyncio.Event, node: Node) -> None:
-    """One of many that is to stop while it waits for the others gives up. Raises CancelledError then."""
+    """One that is to stop while it waits for others gives up. Raises CancelledError then."""
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +137,6 @@ def failure_code(error: BaseException) -> int:
 
 def is_conflict(error: BaseException) -> bool:
     """Another process holds what this one needs."""
-    return isinstance(error, AddressTaken | IdTaken | ForeignTopics) or (
+    return isinstance(error, AddressTaken | IdTaken | IdInUse | ForeignTopics) or (
         isinstance(error, DataDirectoryError) and error.holder is not None
     )

@@ -28,7 +28,7 @@ class Resources:
 
     def __init__(
         self,
-        data_dir: Path,
+        data_dir: Path | None,
         started_ms: int,
         loop: Loop,
         metrics: Metrics,
@@ -92,8 +92,10 @@ def memory_bytes(limits: tuple[Path, ...] = CONTROL_GROUP_LIMITS) -> int | None:
     return machine
 
 
-def disk(directory: Path) -> tuple[int | None, int | None]:
-    """Free bytes and all of them."""
+def disk(directory: Path | None) -> tuple[int | None, int | None]:
+    """Free bytes and all of them. Nobody can tell of no directory."""
+    if directory is None:
+        return None, None
     try:
         usage = shutil.disk_usage(directory)
     except OSError:

@@ -20,8 +20,8 @@ from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.journal.lines import audited, tell_action
 from muster.coordinator.server.node.services import ACL_SERVICE, QUOTA_SERVICE
+from muster.coordinator.server.part import Stages
 from muster.storage.broker.broker import Broker
-from muster.storage.service.staging import StagingService
 
 if TYPE_CHECKING:
     import grpc
@@ -156,7 +156,7 @@ def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | No
 def guarded_by(
     security: "Security | None",
     table: dict[str, Method],
-    staging: StagingService,
+    staging: Stages,
     topics: Callable[[], Mapping[str, int]],
     engine: Engine,
     driver: Driver,

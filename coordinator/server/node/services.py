@@ -8,11 +8,11 @@ from muster.coordinator.rpc.v1 import (
     quota_service_pb2,
 )
 from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.part import Stages
 from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.service.broker import BrokerService
-from muster.storage.service.staging import StagingService
 
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 CONTROL_SERVICE = control_service_pb2.DESCRIPTOR.services_by_name["GroupControl"]
@@ -31,7 +31,7 @@ NAMES = (EVERYTHING, *(service.full_name for service in SERVICES))
 
 
 def table_of(
-    groups: GroupCoordinator, control: GroupControl, records: BrokerService, staging: StagingService
+    groups: GroupCoordinator, control: GroupControl, records: BrokerService, staging: Stages
 ) -> dict[str, Method]:
     """Every call by its full name. Raises LookupError when one has no handler."""
     return (

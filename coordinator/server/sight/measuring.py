@@ -242,8 +242,10 @@ class Measuring:
 
 def free_bytes(settings: Settings) -> int | None:
     """What this process may still take where the log lies; None where nobody can tell."""
+    if settings.directory is None:
+        return None
     try:
-        return shutil.disk_usage(settings.data_dir).free
+        return shutil.disk_usage(settings.directory).free
     except OSError:
         return None
 

@@ -103,14 +103,18 @@ class MetadataRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ..., all_topics: bool = ..., include_internal: bool = ...) -> None: ...
 
 class NodeMetadata(_message.Message):
-    __slots__ = ("node_id", "host", "port")
+    __slots__ = ("node_id", "host", "port", "records", "records_bootstrap")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     host: str
     port: int
-    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+    records: str
+    records_bootstrap: str
+    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., records: _Optional[str] = ..., records_bootstrap: _Optional[str] = ...) -> None: ...
 
 class PartitionMetadata(_message.Message):
     __slots__ = ("partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas", "error_code")

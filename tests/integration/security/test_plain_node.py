@@ -26,7 +26,7 @@ heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edg
 heavy += (ours + "edge.paced",)
 heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
 heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered")
-heavy += (ours + "runtime.led", ours + "engine", ours + "ownership")
+heavy += (ours + "runtime.led", ours + "engine", ours + "ownership", ours + "server.engined")
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 """
 

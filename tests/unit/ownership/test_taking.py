@@ -49,6 +49,18 @@ def test_f3_each_step_is_tried_again(code: int) -> None:
     assert [owner and owner.turn for owner in owners] == [1]
 
 
+def test_a_tick_that_comes_a_moment_too_early_is_wished_for_again() -> None:
+    """Clocks are cut to milliseconds, and loops wake on time: then nothing is due yet, and must not be for good."""
+    node = OwningNode(Kafka(), 1)
+    node.codes = {fx.InitProducer: 51}
+    node.deals()
+    wishes = node.of(fx.WakeAt)
+    at_ms = min(wish.at_ms for wish in wishes)
+    node.kafka.now_ms = at_ms - 1
+    node.tell(ev.Tick())
+    assert [again.at_ms for again in node.of(fx.WakeAt)[len(wishes) :]] == [at_ms]
+
+
 def test_f3_nobody_is_fenced_without_a_lease() -> None:
     node = OwningNode(Kafka(), 1)
     node.tell(ev.Share(frozenset({0}), Deal()))

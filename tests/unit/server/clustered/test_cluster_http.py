@@ -5,14 +5,17 @@ from typing import Any, cast
 
 import pytest
 
+from muster.coordinator.core.types import Limits
 from muster.coordinator.edge.cluster import Cluster
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History
 from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.doors.http import Inside
 from muster.coordinator.web.asks import Owner
+from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.cluster_image import ThreeNodes, led, node
 from tests.support.web import web_settings
 
@@ -21,7 +24,9 @@ SHARDS = 3
 
 def inside(cluster: Cluster | None, *status: ShardStatus) -> Inside:
     told = status or (ShardStatus.ACTIVE,) * SHARDS
-    engine = SimpleNamespace(shards=SHARDS, status=told.__getitem__)
+    engine = Engine(MemoryGroupLog(SHARDS), SHARDS, Limits())
+    for slot, each in zip(engine._slots, told, strict=True):
+        slot.status = each
     whole = SimpleNamespace(engine=engine, history=History(10_000), changes=Changes("test"))
     clock = SimpleNamespace(now_ms=lambda: 0)
     conditions = Conditions(lambda: 0)

@@ -1,0 +1,98 @@
+"""What a node over somebody's Kafka stands on: that Kafka. It has no data directory, and no log to look after."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
+from muster.coordinator.server.engined.side import KafkaSide
+from muster.coordinator.server.node.ground import Ground
+from muster.coordinator.server.node.lags import Span
+from muster.coordinator.server.node.services import FENCE_SERVICE
+from muster.coordinator.server.node.upkeep import HasLosses
+from muster.coordinator.zookeeper.observer import Tell
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.tls.listeners import Certificates
+
+TICK_S: Final = 1.0
+"""How often it is looked what is wrong."""
+
+
+class KafkaGround(Ground):
+    """As its base, of another ground."""
+
+    joined: KafkaSide
+
+    @property
+    def _by_zookeeper(self) -> None:
+        """It meets nobody there."""
+        return None
+
+    def _join(self, certificates: "Certificates | None") -> KafkaSide:
+        return KafkaSide(self._settings, self._clock, self._doors)
+
+    async def take(self, seen: Tell) -> None:
+        """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
+        await self.joined.meet()
+        self.measured = self.joined.ends.measured
+        self.disk = self.joined.broker
+
+    async def register(self, security: "Security | None" = None) -> None:
+        """Whose shards are whose is dealt once the engine is there."""
+
+    async def leave(self) -> None:
+        await self.joined.close()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    # -- what stands on it --------------------------------------------------------------------------------------------
+
+    def span_of(self, broker: Broker) -> Span:
+        return self.joined.ends.span
+
+    def staging(self, requests: LogRequests) -> RefusedStaging:
+        return RefusedStaging(self._settings.engine)
+
+    def fences(self, driver: Driver, engine: Engine, requests: LogRequests) -> dict[str, Method]:
+        return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
+
+    def upkeep(
+        self, conditions: Conditions, group_log: HasLosses, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> "KafkaUpkeep":
+        return KafkaUpkeep(self.joined, conditions, self._clock, self._certificates)
+
+
+class KafkaUpkeep:
+    """A task on the loop that makes it, from then on until `stop`."""
+
+    def __init__(
+        self, side: KafkaSide, conditions: Conditions, clock: Clock, certificates: "Certificates | None"
+    ) -> None:
+        self._side = side
+        self._conditions = conditions
+        self._clock = clock
+        self._certificates = certificates
+        if certificates is not None:
+            certificates.start(conditions)
+        self._task = asyncio.get_running_loop().create_task(self._tick())
+
+    def stop(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
+        self._task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._side.watching.look(self._side.owning, self._conditions, self._clock.now_ms())
+            self._conditions.current()  # what has run out is told, though nobody asks

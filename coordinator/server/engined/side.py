@@ -1,0 +1,196 @@
+"""A node's part in its upstream, from the start checks to the last acknowledgement, in order."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from muster.coordinator.config import Settings
+from muster.coordinator.engine.alone import Alone
+from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
+from muster.coordinator.engine.ends import Ends
+from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.starting import Unusable, usable
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.upstream.errors import UpstreamError, named
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.doors.told import Doors
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.engined.gated import GatedEngine
+from muster.coordinator.server.engined.groups import UpstreamGroups
+from muster.coordinator.server.engined.logs import UpstreamLogs
+from muster.coordinator.server.engined.records import UpstreamRecords
+from muster.coordinator.server.engined.watching import Watching
+from muster.coordinator.server.node.endings import IdInUse
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.driver.drive import Driver
+    from muster.coordinator.server.service.session import Sessions
+
+
+class NoUpstream(StorageError):
+    """A node cannot be started over this upstream; the text says why, and what to do."""
+
+
+class KafkaSide:
+    """Made in the loop it lives in; `meet`, `coordinate`, then `let_go` and `close`."""
+
+    broker: UpstreamLogs
+    """What there is of topics, for this node's doors."""
+    requests: LogRequests
+    group_log: StateLog
+    owning: Owning
+    topics: Topics
+    ends: Ends
+    admin: None = None
+
+    def __init__(self, settings: Settings, clock: Clock, doors: Callable[[], Doors]) -> None:
+        """doors: where clients are told to go, asked once the ports are bound."""
+        self._settings = settings
+        self._clock = clock
+        self._doors = doors
+        self.shards = settings.offsets_topic_num_partitions
+        self.upstream = Upstream(reach_of(settings))
+        self.watching = Watching(settings)
+        self._owners: Alone | None = None
+        self._fail: Callable[[BaseException], None] = lambda why: None
+        self._end_shard: Callable[[int], None] = lambda shard: None
+        self._closed = False
+
+    async def meet(self) -> None:
+        """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
+        settings = self._settings
+        try:
+            batch_bytes = await usable(self.upstream, wanted_of(settings))
+            self.topics = Topics(
+                self.upstream,
+                now_ms=self._clock.now_ms,
+                refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+                gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+                private=(settings.state_topic,),
+                on_bug=self._failed,
+                on_trouble=self.watching.topics_troubled,
+            )
+            await self.topics.look()
+        except (Unusable, UpstreamError) as error:
+            raise NoUpstream(f"engine is {settings.engine}, but {error}") from error
+        self.ends = Ends(
+            self.upstream,
+            self.topics,
+            now_ms=self._clock.now_ms,
+            patience_ms=settings.group_assignor_deadline_ms,
+        )
+        self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
+        self.requests = LogRequests(self.broker)
+        self.group_log = StateLog(batch_bytes)
+        doors = self._doors()
+        kafka = "" if doors.kafka is None else named(doors.kafka)
+        rules = rules_of(settings, uuid4().hex, batch_bytes, 0, address=named(doors.grpc), kafka=kafka)
+        self.owning = Owning(
+            self.upstream,
+            self.group_log,
+            settings.state_topic,
+            settings.engine_kafka_cluster,
+            rules,
+            now_ms=self._clock.now_ms,
+            wall_ms=wall_ms,
+            on_served=self.watching.served,
+            on_fenced=self._fenced,
+            on_lost=self._lost,
+            on_stop=self._stop_for,
+            on_bug=self._failed,
+        )
+        self._owners = Alone(self.owning, rules, self.shards)
+
+    def engine(self, *args: Any, on_status: Callable[[int, ShardStatus, str], None], **given: Any) -> GatedEngine:
+        """Takes what `Engine` takes."""
+
+        def told(shard: int, status: ShardStatus, why: str) -> None:
+            self.owning.on_status(shard, status, why)
+            on_status(shard, status, why)
+
+        timeout_ms = self._settings.offsets_commit_timeout_ms
+        return GatedEngine(*args, authority=self.owning, commit_timeout_ms=timeout_ms, on_status=told, **given)
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: "Driver",
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "Sessions",
+    ) -> None:
+        """From now on have the groups of the shards that are this node's in the engine, which `engine` has made. fail:
+        hears why the process must end. sessions: members of a shard that is lost are sent away."""
+        assert isinstance(engine, GatedEngine), "it was made by `engine`"
+        assert self._owners is not None, "`meet` comes first"
+        self._fail, self._end_shard = fail, sessions.end_shard
+        self.owning.start(engine, driver.wake)
+        self._owners.start()
+        self.topics.start()
+
+    # -- what its gRPC door offers ------------------------------------------------------------------------------------
+
+    def group_service(self, *args: Any, **given: Any) -> UpstreamGroups:
+        """Takes what `GroupCoordinator` takes."""
+        return UpstreamGroups(*args, ends=self.ends, **given)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> UpstreamRecords:
+        settings = self._settings
+        return UpstreamRecords(
+            self.requests,
+            self.upstream,
+            node_id=settings.node_id,
+            bootstrap=",".join(map(named, settings.upstream)),
+            advertised=advertised,
+            room=room,
+        )
+
+    def table(self) -> dict[str, Method]:
+        """It offers no calls besides."""
+        return {}
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def let_go(self) -> None:
+        """F8: take no new requests; return once all that was decided is acknowledged, or it took too long."""
+        if self._owners is not None:
+            await self._owners.drain(self._settings.shutdown_timeout_ms)
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        if self._closed:
+            return
+        self._closed = True
+        if hasattr(self, "owning"):
+            await self.owning.stop()
+        if hasattr(self, "topics"):
+            await self.topics.stop()
+        self.upstream.close()
+
+    # -- what is heard ------------------------------------------------------------------------------------------------
+
+    def _fenced(self, shard: int) -> None:
+        assert self._owners is not None, "it is there before any shard is"
+        self.watching.fenced(shard)
+        self._owners.fenced(shard)
+
+    def _lost(self, shard: int, why: str) -> None:
+        self.watching.lost(shard, why)
+        self._end_shard(shard)
+
+    def _stop_for(self, sentence: str) -> None:
+        self._fail(IdInUse(sentence))
+
+    def _failed(self, why: BaseException) -> None:
+        self._fail(why)
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,148 @@
+"""What an operator hears of a node's upstream and of its shards there: lines in the log, conditions, counts."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.ownership.effects import Cause, Report
+from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.taking import SERVING
+from muster.coordinator.runtime.conditions import GROUPS, Conditions
+
+PATIENCE_MS: Final = 5_000
+"""So long a shard may be on its way, and what it wrote without an acknowledgement, before an operator is told."""
+
+NAMED: Final = 5
+"""Shards that are named in one sentence."""
+
+log = structlog.get_logger("muster.engine")
+
+
+class Performs(Protocol):
+    """`Owning`, as far as it is asked here."""
+
+    @property
+    def shards(self) -> Shards: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Something is as it is, for how long."""
+
+    what: object
+    since_ms: int
+
+
+class Watching:
+    """All of it in the node's loop. `look` every now and then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._trouble = ""
+        self._stages: dict[int, Since] = {}
+        self.fenced_total = 0
+        self.voids_total = 0
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def topics_troubled(self, sentence: str) -> None:
+        """Why the upstream does not answer; "": it does."""
+        self._trouble = sentence
+
+    def served(self, report: Report, shard: int) -> None:
+        owner, before = report.owner, report.before
+        tell = log.debug if report.cause in (Cause.FIRST, Cause.NODE_RESTARTED) else log.info
+        tell(
+            "shard taken",
+            shard=shard,
+            turn=owner.turn,
+            cause=report.cause.value,
+            **({} if before is None else {"from_node": before.node}),
+            took=f"{(report.served_ms - report.dealt_ms) / 1000:.3f}s",
+        )
+        if report.voids:
+            self.voids_total += report.voids
+            log.warning(
+                "records of somebody who owned the shard no more were passed over",
+                shard=shard,
+                records=report.voids,
+                written_again=report.repaired,
+            )
+
+    def fenced(self, shard: int) -> None:
+        self.fenced_total += 1
+        log.warning("another node owns the shard now; it is unloaded here", shard=shard)
+
+    def lost(self, shard: int, why: str) -> None:
+        log.debug("shard unloaded", shard=shard, why=why)
+
+    # -- what is so ---------------------------------------------------------------------------------------------------
+
+    def look(self, owning: Performs, conditions: Conditions, now_ms: int) -> None:
+        """Tell what is wrong at the moment."""
+        shards = owning.shards
+        stages = shards.stages()
+        for shard, stage in stages.items():
+            if shard not in self._stages or self._stages[shard].what is not stage:
+                self._stages[shard] = Since(stage, now_ms)
+        for shard in self._stages.keys() - stages.keys():
+            del self._stages[shard]
+        stuck = {
+            shard: stages[shard].value
+            for shard, since in self._stages.items()
+            if stages[shard] not in SERVING and now_ms - since.since_ms >= PATIENCE_MS
+        }
+        self._tell_stuck(conditions, stuck)
+        self._tell_slow(conditions, self._slow(shards, now_ms))
+        where = self._settings.engine
+        if self._trouble:
+            conditions.report(
+                "upstream-away",
+                f"{where}: {self._trouble}. Heartbeats are answered while the node may; nothing new can be written",
+                impairs=GROUPS,
+            )
+        else:
+            conditions.clear("upstream-away")
+
+    def _tell_stuck(self, conditions: Conditions, stuck: dict[int, str]) -> None:
+        if not stuck:
+            conditions.clear("shards-not-served")
+            return
+        shard, stage = next(iter(sorted(stuck.items())))
+        conditions.report(
+            "shards-not-served",
+            f"shards {some(stuck)} are this node's and not served yet: shard {shard} {stage} for more than "
+            f"{PATIENCE_MS // 1000} s; look at the brokers that lead its partition of {self._settings.state_topic}, "
+            "and at the coordinator of its transactional id",
+            impairs=GROUPS,
+        )
+
+    def _slow(self, shards: Shards, now_ms: int) -> list[int]:
+        """Shards of which nothing was acknowledged for long, though something waits for it."""
+        tried = {shard: shards.tried_since(shard) for shard in shards.stages()}
+        return [shard for shard, since in tried.items() if since is not None and now_ms - since >= PATIENCE_MS]
+
+    def _tell_slow(self, conditions: Conditions, slow: list[int]) -> None:
+        if not slow:
+            conditions.clear("upstream-slow")
+            return
+        conditions.report(
+            "upstream-slow",
+            f"what shards {some(slow)} wrote is not acknowledged by the upstream for more than "
+            f"{PATIENCE_MS // 1000} s: commits and joins wait, then hear COORDINATOR_NOT_AVAILABLE; look at the "
+            f"brokers, and at min.insync.replicas of {self._settings.state_topic}",
+            impairs=GROUPS,
+        )
+
+
+def some(shards: "dict[int, str] | list[int]") -> str:
+    """The first of them, for a sentence.
+
+    >>> some([3, 1]), some([6, 5, 4, 3, 2, 1])
+    ('1, 3', '1, 2, 3, 4, 5 and 1 more')
+    """
+    ordered = sorted(shards)
+    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    return ", ".join(map(str, ordered[:NAMED])) + more

@@ -1,0 +1,125 @@
+"""What an engine over a Kafka refuses unread, and what a load of it does not drop."""
+
+from collections.abc import Collection
+from itertools import count
+
+from muster.coordinator.core.effects import HeartbeatReply, OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.events import Heartbeat, OffsetCommit, OffsetFetch, Request, TopicsChanged
+from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.server.engined.gated import CommittedTo, GatedEngine
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+ids = count(1)
+
+
+class Everybody:
+    """May do all, unless it is told otherwise; what was written counts at once."""
+
+    def __init__(self) -> None:
+        self.mine, self.room = True, True
+        self.engine: GatedEngine
+
+    def may_answer(self, shard: int) -> bool:
+        return True
+
+    def may_fire(self, shard: int) -> bool:
+        return True
+
+    def wrote(self, shard: int, position: int) -> None:
+        self.position = position
+
+    def flushed(self, shards: Collection[int]) -> None: ...
+
+    def broke(self, shard: int, why: str) -> None: ...
+
+    def leads(self, shard: int) -> bool:
+        return True
+
+    def takes(self, shard: int) -> bool:
+        return self.mine
+
+    def has_room(self, shard: int) -> bool:
+        return self.room
+
+
+class Stage:
+    def __init__(self, log: MemoryGroupLog | None = None) -> None:
+        self.log = log or MemoryGroupLog(1)
+        self.authority = Everybody()
+        self.committed_to: list[CommittedTo] = []
+        self.engine = GatedEngine(
+            self.log, 1, Limits(), authority=self.authority, on_committed_to=self.committed_to.append
+        )
+        self.engine.submit_all(TopicsChanged({"orders": 1}, ids={"orders": b"1" * 16}))
+        self.engine.load_shard(0, 0)
+        self.settle()
+
+    def ask(self, request: Request) -> object:
+        self.engine.submit(0, request)
+        return self.settle()[request.request_id]
+
+    def settle(self) -> dict[int, object]:
+        self.engine.turn(0)
+        if (job := self.engine.flush_job()) is not None:
+            job.run()
+            self.engine.flushed(job, 0)
+            self.engine.committed(0, self.authority.position, 0)
+        return dict(self.engine.take_released().replies)
+
+
+def commit(topic: str = "orders") -> OffsetCommit:
+    return OffsetCommit(next(ids), "g", "", None, -1, {(topic, 0): CommittedOffset(7)})
+
+
+def fetch() -> OffsetFetch:
+    return OffsetFetch(next(ids), "g", [("orders", 0)])
+
+
+def test_with_too_much_under_way_what_would_write_is_refused_and_the_rest_goes_on() -> None:
+    stage = Stage()
+    stage.authority.room = False
+    refused = stage.ask(commit())
+    assert isinstance(refused, OffsetCommitReply)
+    assert refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "engine.kafka.max.unacked.bytes.per.shard" in refused.message
+    beat = stage.ask(Heartbeat(next(ids), "g", "m", None, 1))
+    assert isinstance(beat, HeartbeatReply)
+    assert beat.code is ErrorCode.UNKNOWN_MEMBER_ID, "it was stepped"
+    found = stage.ask(fetch())
+    assert isinstance(found, OffsetFetchReply)
+    assert (found.code, found.offsets[("orders", 0)]) == (ErrorCode.NONE, None)
+    stage.authority.room = True
+    done = stage.ask(commit())
+    assert isinstance(done, OffsetCommitReply)
+    assert done.code is ErrorCode.NONE
+
+
+def test_a_shard_that_moves_takes_nothing_new() -> None:
+    stage = Stage()
+    stage.authority.mine = False
+    for request in (commit(), fetch()):
+        told = stage.ask(request)
+        assert isinstance(told, OffsetCommitReply | OffsetFetchReply)
+        assert told.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_load_drops_no_positions_of_topics_that_this_node_was_not_told_of() -> None:
+    log = MemoryGroupLog(1)
+    stage = Stage(log)
+    stage.ask(commit("hidden"))
+    stage.ask(commit("orders"))
+    again = Stage(log)
+    assert [dict(told) for told in again.committed_to] == [{("hidden", b""): 1, ("orders", b"1" * 16): 1}]
+    found = again.ask(OffsetFetch(next(ids), "g", [("hidden", 0)]))
+    assert isinstance(found, OffsetFetchReply)
+    position = found.offsets[("hidden", 0)]
+    assert position is not None
+    assert position.offset == 7
+
+
+def test_one_that_is_dealt_to_this_node_and_not_taken_yet_is_waited_for() -> None:
+    engine = GatedEngine(MemoryGroupLog(1), 1, Limits(), authority=Everybody())
+    assert not engine.settled(0)
+    engine.load_shard(0, 0)
+    assert engine.settled(0)

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, AddressOrNone, Door, HostNames, parse_door
-from muster.coordinator.config.values import MAX_INT, words_of
+from muster.coordinator.config.values import MAX_INT, readable, words_of
 
 DEFAULT = AddressOrNone("127.0.0.1:9291")
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
@@ -90,12 +90,7 @@ class HttpSettings(BaseModel):
         own = {self.http_address.host.lower()} if self.http_address else set()
         return frozenset(named | own | {"localhost"})
 
-    @field_validator("http_listeners")
-    @classmethod
-    def is_an_http_address(cls, value: AddressOrNone) -> AddressOrNone:
-        if value:
-            parse_door(value)
-        return value
+    is_an_http_address = field_validator("http_listeners")(readable(parse_door))
 
     @field_validator("http_hosts")
     @classmethod

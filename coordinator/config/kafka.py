@@ -1,11 +1,12 @@
 """The second door: where Kafka's protocol is served, and what its clients may take up."""
 
+from functools import partial
 from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import WITH_SASL, Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import MAX_INT
+from muster.coordinator.config.values import MAX_INT, readable
 
 
 class KafkaSettings(BaseModel):
@@ -99,12 +100,9 @@ class KafkaSettings(BaseModel):
         """Where Kafka clients should connect, once it is known which port was bound."""
         return told_address(self.kafka_advertised_listeners, self.kafka_listeners, bound_port, WITH_SASL)
 
-    @field_validator("kafka_listeners", "kafka_advertised_listeners")
-    @classmethod
-    def is_a_kafka_address(cls, value: str) -> str:
-        if value:
-            parse_door(value, WITH_SASL)
-        return value
+    is_a_kafka_address = field_validator("kafka_listeners", "kafka_advertised_listeners")(
+        readable(partial(parse_door, protocols=WITH_SASL))
+    )
 
     @model_validator(mode="after")
     def kafka_can_be_reached(self) -> Self:

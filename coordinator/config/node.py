@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT
+from muster.coordinator.config.values import DAY_MS, MAX_INT, readable
 
 
 class NodeSettings(BaseModel):
@@ -88,12 +88,7 @@ class NodeSettings(BaseModel):
             raise ValueError("an empty path would mean the working directory; write . if that is meant")
         return value
 
-    @field_validator("listeners", "advertised_listeners")
-    @classmethod
-    def is_an_address(cls, value: str) -> str:
-        if value:
-            parse_door(value)
-        return value
+    is_an_address = field_validator("listeners", "advertised_listeners")(readable(parse_door))
 
     @model_validator(mode="after")
     def can_be_reached(self) -> Self:

@@ -1,6 +1,6 @@
 """Bounds and kinds of value that several rooms share."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NewType
 
 from muster.assignors.registry import BUILT_IN, resolve
@@ -22,6 +22,17 @@ PrincipalNames = NewType("PrincipalNames", str)
 
 FileText = NewType("FileText", str)
 """The path of a file; empty for none."""
+
+
+def readable(read: Callable[[str], object]) -> Callable[[str], str]:
+    """A validator: the value again if it is empty, or `read` makes sense of it; what that raises otherwise."""
+
+    def validate(value: str) -> str:
+        if value:
+            read(value)
+        return value
+
+    return validate
 
 
 def known_assignors(names: AssignorNames) -> AssignorNames:

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT, readable
 
 MOST_BYTES = 1 << 30
 LAG_IN_WAITS = 2
@@ -197,12 +197,9 @@ class ClusterSettings(BaseModel):
         """Where other nodes should connect, once it is known which port was bound."""
         return told_address(self.inter_broker_advertised_listeners, self.inter_broker_listeners, bound_port)
 
-    @field_validator("inter_broker_listeners", "inter_broker_advertised_listeners")
-    @classmethod
-    def is_an_address_between_nodes(cls, value: str) -> str:
-        if value:
-            parse_door(value)
-        return value
+    is_an_address_between_nodes = field_validator("inter_broker_listeners", "inter_broker_advertised_listeners")(
+        readable(parse_door)
+    )
 
     @model_validator(mode="after")
     def other_nodes_can_reach_it(self) -> Self:

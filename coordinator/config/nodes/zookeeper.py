@@ -3,7 +3,7 @@
 from pydantic import BaseModel, Field, field_validator
 
 from muster.coordinator.config.addresses import ConnectText, parse_connect
-from muster.coordinator.config.values import MAX_INT
+from muster.coordinator.config.values import MAX_INT, readable
 
 
 class ZookeeperSettings(BaseModel):
@@ -27,9 +27,4 @@ class ZookeeperSettings(BaseModel):
         description="How long a starting node waits for ZooKeeper to answer before it gives up.",
     )
 
-    @field_validator("zookeeper_connect")
-    @classmethod
-    def is_a_connect_string(cls, value: ConnectText) -> ConnectText:
-        if value:
-            parse_connect(value)
-        return value
+    is_a_connect_string = field_validator("zookeeper_connect")(readable(parse_connect))

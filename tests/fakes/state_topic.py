@@ -1,40 +1,39 @@
-"""A state topic on one fake broker: batches as bytes, judged by producer, epoch and sequence as a real broker does."""
+"""A state topic on one fake broker: batches as bytes."""
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.ownership.facts import Producer
 from muster.storage.records.batch import BatchView, read_batches
+from tests.fakes.kafka_partition import Partition
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
-WELL, OUT_OF_ORDER, DUPLICATE, OLD_EPOCH = 0, 45, 46, 47
+WELL = 0
 
 
-@dataclass
-class Partition:
-    batches: list[bytes] = field(default_factory=list)
-    end: int = 0
-    writers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer id: epoch, and the sequence that comes next."""
+class Stored:
+    """The bytes of a partition. What is taken is decided by the model that a real broker was asked beside."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self._model = Partition()
+
+    @property
+    def end(self) -> int:
+        return self._model.end
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Code and offset."""
+        """Code and offset: of a batch that is here already the offset it has."""
         (batch,) = read_batches(data)
         assert batch.crc_ok
-        if batch.producer_id >= 0:
-            epoch, expected = self.writers.get(batch.producer_id, (batch.producer_epoch, 0))
-            if batch.producer_epoch < epoch:
-                return OLD_EPOCH, -1
-            if batch.producer_epoch > epoch:
-                expected = 0
-            if batch.base_sequence != expected:
-                return (DUPLICATE if batch.base_sequence < expected else OUT_OF_ORDER), -1
-            self.writers[batch.producer_id] = batch.producer_epoch, expected + batch.count
-        offset, self.end = self.end, self.end + batch.last_offset_delta + 1
-        self.batches.append(offset.to_bytes(8, "big") + data[8:])
-        return WELL, offset
+        end = self.end
+        records = [(b"", b"")] * (batch.last_offset_delta + 1)
+        acked = self._model.append(Producer(batch.producer_id, batch.producer_epoch), batch.base_sequence, records, 0)
+        if self.end > end:
+            self.batches.append(end.to_bytes(8, "big") + data[8:])
+        return acked.code, acked.offset
 
     @property
     def read(self) -> list[BatchView]:
@@ -47,7 +46,7 @@ class StateTopic:
 
     def __init__(self, broker: UpstreamBroker, topic: str, partitions: int, *, exists: bool = True) -> None:
         self.topic = topic
-        self.parts = [Partition() for _ in range(partitions)]
+        self.parts = [Stored() for _ in range(partitions)]
         self.exists = exists
         self.codes: deque[int] = deque()
         self.acks_to_lose = 0

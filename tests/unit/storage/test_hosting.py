@@ -1,171 +1,21 @@
-"""Which partitions of a cluster's topics are held here, whose disk it is, and what may have gone with the power."""
+"""Which partitions of a cluster's topics are held here, and what is done with what nobody knows."""
 
-import contextlib
 import errno
 import os
-import threading
-from pathlib import Path
 
 import pytest
 
-from muster.storage.broker.broker import Broker
-from muster.storage.config import LogSettings
-from muster.storage.disk.files import File, RealFiles
 from muster.storage.errors import NotLeaderOrFollower, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from muster.storage.logs import replica
 from muster.storage.tools.verify import verify_dir
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.hosted import CATALOG, ID, OTHER_ID, numbers, put, topic
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.workload import Killed
 
-META = "/data/meta.properties"
-CATALOG = "/data/topics.json"
-ID, OTHER_ID = bytes(range(16)), bytes(16)
-
-
-def topic(*held: int, name: str = "t", topic_id: bytes = ID, partitions: int = 6, **configs: str) -> Topic:
-    return Topic(name, topic_id, partitions, configs, False, held)
-
-
-def put(broker: Broker, partition: int, text: bytes, name: str = "t") -> None:
-    log = broker.log(name, partition)
-    replica.append_as_follower(log, batch(text, base_offset=log.end_offset, leader_epoch=1), T0)
-    broker.flush([(name, partition)])
-    log.tell_high_watermark(log.end_offset)
-
-
-def numbers(broker: Broker, name: str = "t") -> list[int]:
-    return sorted(log.partition[1] for log in broker.logs() if log.partition[0] == name)
-
-
-# -- whose disk ---------------------------------------------------------------------------------------------
-
-
-def open_with(disk: MemoryFiles, number: int, settings: LogSettings | None = None) -> Broker:
-    """What is drawn at random is `number`, sixteen times."""
-    return Broker(
-        "/data", settings or LogSettings(), disk, clock_ms=lambda: T0, random_bytes=lambda n: bytes([number]) * n
-    )
-
-
-def test_a_directory_has_an_id_of_its_own_for_ever() -> None:
-    disk = MemoryFiles()
-    broker = open_with(disk, 7)
-    made = broker.identity.directory_id
-    assert made == format_id(bytes([7]) * 16)
-    assert len(made) == 22
-    assert f"directory.id={made}\n".encode() in disk.content(META)
-    broker.close()
-    disk.crash()
-    assert open_with(disk, 8).identity.directory_id == made
-
-
-def test_a_directory_of_an_older_version_gets_an_id_and_that_version_still_reads_it() -> None:
-    disk = MemoryFiles()
-    open_with(disk, 7).close()
-    disk.put(META, b"version=1\ncluster.id=abc\nnode.id=1\n")
-    broker = open_with(disk, 8)
-    assert (broker.cluster_id, broker.identity.directory_id) == ("abc", format_id(bytes([8]) * 16))
-    broker.close()
-    lines = disk.content(META).decode().splitlines()
-    assert {"version=1", "cluster.id=abc", "node.id=1"} <= set(lines)
-    assert all("=" in line for line in lines)
-    assert open_with(disk, 9).identity.directory_id == format_id(bytes([8]) * 16)
-
-
-def test_an_id_that_is_cut_short_is_said_and_not_taken_for_another_disk() -> None:
-    disk = MemoryFiles()
-    open_with(disk, 7).close()
-    disk.put(META, disk.content(META).replace(b"directory.id=BwcH", b"directory.id="))
-    with pytest.raises(StorageError, match=r"meta.properties cannot be read: its directory.id=\w+ has not the 22"):
-        open_with(disk, 8)
-
-
-def test_a_full_disk_keeps_no_node_from_starting_and_gives_no_id_that_the_next_start_would_not_have() -> None:
-    disk = MemoryFiles()
-    broker = open_with(disk, 7)
-    broker.create_topic("t", 1)
-    broker.close()
-    disk.put(META, b"version=1\ncluster.id=abc\nnode.id=1\n")
-    disk.capacity = 0
-    assert open_with(disk, 8).identity.directory_id == ""
-
-
-LOOSE = LogSettings.from_properties({"log.flush.interval.messages": "1000"})
-
-
-@pytest.mark.parametrize(
-    ("end", "settings", "unclean"),
-    [
-        ("stop", LOOSE, False),
-        ("kill", LOOSE, False),
-        ("crash", LOOSE, True),
-        ("stop, crash", LOOSE, False),
-        ("crash", LogSettings(), False),
-    ],
-)
-def test_unclean_is_who_lost_power_with_records_that_nobody_flushes(
-    end: str, settings: LogSettings, unclean: bool
-) -> None:
-    """Z4: who is killed leaves his writes with the system; where each record is flushed nothing that counts is lost."""
-    disk = MemoryFiles()
-    broker = open_with(disk, 7, settings)
-    broker.create_topic("t", 1)
-    if "stop" in end:
-        broker.close()
-    if "crash" in end:
-        disk.crash()
-    disk.kill()
-    assert open_with(disk, 7, settings).unclean is unclean
-
-
-def test_unclean_stays_until_somebody_reckons_with_it_however_often_the_node_starts_meanwhile() -> None:
-    disk = MemoryFiles()
-    open_with(disk, 7, LOOSE).create_topic("t", 1)
-    disk.crash()
-    open_with(disk, 7, LOOSE)
-    disk.kill()
-    broker = open_with(disk, 7, LOOSE)
-    assert broker.unclean
-    broker.close()
-    broker = open_with(disk, 7, LOOSE)
-    assert broker.unclean
-    broker.forget_unclean()
-    assert not broker.unclean
-    disk.kill()
-    assert not open_with(disk, 7, LOOSE).unclean
-
-
-def test_unclean_is_known_whenever_the_start_is_cut_short() -> None:
-    for number in range(12):
-        disk = MemoryFiles()
-        open_with(disk, 7, LOOSE).create_topic("t", 1)
-        disk.crash()
-        first = disk.calls + number
-
-        def fault(operation: str, path: str, disk: MemoryFiles = disk, first: int = first) -> None:
-            if disk.calls > first:
-                raise Killed
-
-        disk.fault = fault
-        with contextlib.suppress(Killed):
-            open_with(disk, 7, LOOSE)
-        disk.kill()
-        assert open_with(disk, 7, LOOSE).unclean
-
-
-def test_a_start_on_the_same_boot_writes_nothing_about_it(tmp_path: Path) -> None:
-    Broker(tmp_path / "d").close()
-    before = (tmp_path / "d" / "meta.properties").stat().st_mtime_ns
-    broker = Broker(tmp_path / "d")
-    broker.close()
-    assert broker.identity.boot_id
-    assert (tmp_path / "d" / "meta.properties").stat().st_mtime_ns == before
-
-
-# -- which partitions ---------------------------------------------------------------------------------------
+# -- which partitions -------------------------------------------------------------------------------------
 
 
 def test_a_node_of_its_own_writes_a_catalog_that_knows_of_no_cluster() -> None:
@@ -355,7 +205,7 @@ def test_holding_and_leaving_are_there_whole_or_not_at_all_whenever_they_are_cut
         assert numbers(again) == [0, 1, 2]
 
 
-# -- strays -------------------------------------------------------------------------------------------------
+# -- strays -----------------------------------------------------------------------------------------------
 
 
 def test_what_the_cluster_does_not_know_is_kept_named_and_taken_up_again_when_it_does(
@@ -473,125 +323,3 @@ def test_tools_look_at_what_is_held_and_take_holes_of_a_compacting_leader_for_no
     broker.close()
     report = verify_dir("/data", files=disk)
     assert (report.findings, report.batches) == ([], 3)
-
-
-# -- a log that failed --------------------------------------------------------------------------------------
-
-
-def broken_flush(operation: str, path: str) -> None:
-    if operation == "sync" and path.endswith(".log"):
-        raise OSError(errno.EIO, "Input/output error", path)
-
-
-def test_a_log_whose_flush_failed_is_opened_anew_with_what_was_flushed() -> None:
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    broker.host([topic(0)])
-    put(broker, 0, b"kept")
-    log = broker.log("t", 0)
-    replica.append_as_follower(log, batch(b"lost", base_offset=1, leader_epoch=2), T0)
-    disk.fault = broken_flush
-    with pytest.raises(StorageError):
-        log.flush()
-    assert log.failure is not None
-    assert [trouble.name for trouble in broker.troubles.current()] == ["log-fenced:t-0"]
-    disk.fault = None
-    broker.reopen("t", 0)
-    again = broker.log("t", 0)
-    assert again is not log
-    assert (again.failure, again.end_offset, again.high_watermark, again.following) == (None, 1, 1, True)
-    assert broker.troubles.current() == ()
-    put(broker, 0, b"more")
-    assert values(read_all(again)) == [b"kept", b"more"]
-    broker.close()
-    disk.crash()
-    assert values(read_all(open_broker(disk).log("t", 0))) == [b"kept", b"more"]
-
-
-def test_one_that_cannot_be_opened_stays_as_it_was() -> None:
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    broker.host([topic(0)])
-    put(broker, 0, b"kept")
-    log = broker.log("t", 0)
-    log.fence("the disk went away")
-    disk.rename("/data/t-0", "/data/elsewhere")
-    with pytest.raises(StorageError, match="Could not open /data/t-0: No such file"):
-        broker.reopen("t", 0)
-    assert broker.log("t", 0) is log
-    disk.rename("/data/elsewhere", "/data/t-0")
-    broker.reopen("t", 0)
-    assert broker.log("t", 0).end_offset == 1
-    sound = broker.log("t", 0)
-    broker.reopen("t", 0)
-    assert broker.log("t", 0) is sound
-
-
-def test_a_directory_that_was_gone_at_the_start_and_is_back() -> None:
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    broker.host([topic(0)])
-    put(broker, 0, b"kept")
-    broker.checkpoint_high_watermarks()
-    broker.close()
-    disk.rename("/data/t-0", "/data/elsewhere")
-    broker = open_broker(disk)
-    with pytest.raises(StorageError, match="is gone"):
-        broker.log("t", 0)
-    disk.rename("/data/elsewhere", "/data/t-0")
-    broker.reopen("t", 0)
-    log = broker.log("t", 0)
-    assert (log.end_offset, log.high_watermark) == (1, 1)
-    assert broker.troubles.current() == ()
-
-
-def test_a_topic_that_is_made_again_before_its_former_files_are_gone_is_held() -> None:
-    """A cluster's topic that was deleted and made again could be held by no node until that started anew (cluster
-    seed 0 over real logs)."""
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    broker.host([topic(0, 1)])
-    put(broker, 0, b"former")
-    broker.drop("t", [0, 1])
-    assert broker.host([topic(0, topic_id=OTHER_ID)]) == {}
-    assert broker.log("t", 0).end_offset == 0
-    assert broker.topic("t").id == OTHER_ID
-
-
-def test_what_is_made_again_while_files_are_cleared_away_is_not_cleared_away() -> None:
-    """Which ones are going was looked up before the turn came to clear them away."""
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    broker.host([topic(0)])
-    put(broker, 0, b"former")
-    broker.drop("t", [0])
-    with broker._changing:
-        clearing = threading.Thread(target=broker.clear_away)
-        clearing.start()
-        clearing.join(0.05)  # it waits for its turn by now, or will; both end well
-        broker._finish_deletion_of("t")
-        broker._save({})
-        disk.make_dir("/data/t-0")
-    clearing.join()
-    assert disk.is_dir("/data/t-0")
-
-
-def test_whether_there_is_room_is_tried_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    class Full(RealFiles):
-        code = errno.ENOSPC
-
-        def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-            if path.endswith("room-probe-of-copies"):
-                raise OSError(self.code, os.strerror(self.code))
-            return super().open(path, create=create, writable=writable)
-
-    sound = Broker(tmp_path / "a", LogSettings())
-    before = sorted(os.listdir(tmp_path / "a"))
-    assert sound.no_room(4096) == ""
-    assert sorted(os.listdir(tmp_path / "a")) == before
-    sound.close()
-    full = Broker(tmp_path / "b", LogSettings(), Full())
-    assert "No space left on device" in full.no_room(4096)
-    Full.code = errno.EIO
-    assert full.no_room(4096) == "", "that is not for want of room"
-    full.close()

@@ -18,7 +18,8 @@ from muster.coordinator.spark.writing.calls import Appended, Node, NotOnOneNode,
 from muster.coordinator.spark.writing.options import WriteOptions, write_options
 from muster.coordinator.spark.writing.rows import Encoded
 from muster.storage.records.batch import encode_batch
-from tests.support.scripted_cluster import BROKEN, ScriptedCluster, scripted
+from tests.support.scripted.cluster import ScriptedCluster, scripted
+from tests.support.scripted.node import BROKEN
 
 COUNT = 40
 OFFSET_NOT_AVAILABLE = 78

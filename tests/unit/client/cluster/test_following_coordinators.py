@@ -13,7 +13,8 @@ from muster.coordinator.client.errors import GroupNotFound, UnknownTopic
 from muster.coordinator.client.membership import driver
 from muster.coordinator.client.membership.driver import member_settings
 from muster.coordinator.client.types import TopicPartition
-from tests.support.scripted_cluster import BROKEN, ScriptedCluster
+from tests.support.scripted.cluster import ScriptedCluster
+from tests.support.scripted.node import BROKEN
 from tests.unit.client.cluster.test_following_leaders import batch, consumer, play, producer, quick, read, send, until
 
 __all__ = ["quick"]

@@ -11,8 +11,7 @@ from muster.coordinator.client.calls import leaders as leading
 from muster.coordinator.client.errors import LogTruncated
 from muster.coordinator.client.types import RecordMetadata
 from muster.storage.records.batch import encode_batch
-from tests.support.scripted_cluster import (
-    BROKEN,
+from tests.support.scripted.cluster import (
     FENCED,
     NO_LEADER,
     NOT_LEADER,
@@ -20,6 +19,7 @@ from tests.support.scripted_cluster import (
     ScriptedCluster,
     scripted,
 )
+from tests.support.scripted.node import BROKEN
 
 Story = Callable[[ScriptedCluster], Awaitable[None]]
 PATIENCE_S = 20.0

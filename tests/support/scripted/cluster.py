@@ -5,40 +5,19 @@ keep silent, or to do what it is asked and break the connection before it answer
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-import grpc
-
-from muster.coordinator.client.calls import methods
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.storage.records.batch import decode_records, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
+from tests.support.scripted.groups import Groups
+from tests.support.scripted.node import Said, ScriptedNode
 
 NOT_LEADER, OUT_OF_RANGE, UNKNOWN_TOPIC, NO_LEADER, FENCED, UNKNOWN_EPOCH = 6, 1, 3, 5, 74, 75
-NO_COORDINATOR, NOT_COORDINATOR, OUT_OF_ORDER = 15, 16, 45
-SERVED: Final = (
-    methods.METADATA,
-    methods.PRODUCE,
-    methods.FETCH,
-    methods.MULTI_FETCH,
-    methods.LIST_OFFSETS,
-    methods.DELETE_RECORDS,
-    methods.INIT_PRODUCER_ID,
-    methods.FIND_COORDINATOR,
-    methods.OFFSET_COMMIT,
-    methods.OFFSET_FETCH,
-    methods.LIST_GROUPS,
-    methods.DESCRIBE_GROUPS,
-    methods.DELETE_GROUPS,
-    methods.CONSUMER_GROUP_HEARTBEAT,
-    methods.STAGE_RECORDS,
-    methods.COMMIT_STAGED,
-)
+OUT_OF_ORDER = 45
 
 
 @dataclass(slots=True)
@@ -64,140 +43,18 @@ class Place:
         return None if common == last and end >= offset else (common, end)
 
 
-@dataclass(slots=True)
-class Said:
-    """A call that reached a node."""
-
-    node: int
-    name: str
-    request: Any
-
-
-class ScriptedNode:
-    """One node. `truth` answers; `script` may answer in its place."""
-
-    def __init__(self, node_id: int, cluster: "ScriptedCluster") -> None:
-        self.node_id = node_id
-        self.port = 0
-        self.awake = asyncio.Event()
-        """Not set: it takes calls and answers none, as if it were frozen."""
-        self.awake.set()
-        self.scripts: dict[str, list[Callable[[Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]]] = {}
-        self._cluster = cluster
-        self._server: grpc.aio.Server | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def lives(self) -> bool:
-        return self._server is not None
-
-    def next(self, name: str, script: Callable[[Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
-        """Once: `script(request, truth)` answers the next call of this name."""
-        self.scripts.setdefault(name, []).append(script)
-
-    async def start(self) -> None:
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        server.add_generic_rpc_handlers((_Handlers(self),))
-        bound = server.add_insecure_port(f"127.0.0.1:{self.port}")
-        assert bound, f"port {self.port} is taken"
-        self.port = bound
-        await server.start()
-        self._server = server
-
-    async def die(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop(None)
-
-    async def answer(self, name: str, request: Any, context: grpc.aio.ServicerContext | None) -> Any:
-        cluster = self._cluster
-        cluster.said.append(Said(self.node_id, name, request))
-        await self.awake.wait()
-
-        async def truth() -> Any:
-            return await getattr(cluster, f"_{name.lower()}")(self, request)
-
-        scripts = self.scripts.get(name)
-        answer = await (scripts.pop(0)(request, truth) if scripts else truth())
-        if answer is BROKEN and context is not None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
-        return answer
-
-
-BROKEN: Final = object()
-"""What a script answers for a connection that breaks before the answer."""
-
-
-async def session(node: ScriptedNode, requests: AsyncIterator[Any]) -> AsyncIterator[group_pb.SessionResponse]:
-    """A member's stream: it is welcome, and its heartbeats are answered like calls."""
-    hello, number = group_pb.SessionHello(), 0
-    async for request in requests:
-        number += 1
-        answer = group_pb.SessionResponse(sequence_number=number, request_number=request.request_number)
-        if request.HasField("hello"):
-            hello = request.hello
-            answer.welcome.heartbeat_interval_ms = 60_000
-        else:
-            beat = request.consumer_group_heartbeat
-            beat.group_id, beat.member_id = hello.group_id, hello.member_id
-            answer.consumer_group_heartbeat.CopyFrom(await node.answer("ConsumerGroupHeartbeat", beat, None))
-        yield answer
-
-
-class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, node: ScriptedNode) -> None:
-        self._node = node
-
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        if details.method == methods.SESSION.path:
-
-            async def converse(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-                async for answer in session(self._node, requests):
-                    yield answer
-
-            return grpc.stream_stream_rpc_method_handler(
-                converse,
-                request_deserializer=methods.SESSION.request.FromString,
-                response_serializer=lambda answer: answer.SerializeToString(),
-            )
-        for method in SERVED:
-            if method.path == details.method:
-
-                async def handle(request: Any, context: Any, name: str = method.name) -> Any:
-                    return await self._node.answer(name, request, context)
-
-                return grpc.unary_unary_rpc_method_handler(
-                    handle,
-                    request_deserializer=method.request.FromString,
-                    response_serializer=lambda answer: answer.SerializeToString(),
-                )
-        return None
-
-
-class ScriptedCluster:
+class ScriptedCluster(Groups):
     """`lonely`: a single node that shares no cluster."""
 
     def __init__(self, nodes: int = 3, *, lonely: bool = False) -> None:
         self.nodes = {number: ScriptedNode(number, self) for number in range(1, nodes + 1)}
         self.topics: dict[str, list[Place]] = {}
-        self.coordinators: dict[str, int | None] = {}
-        self.committed: dict[tuple[str, str, int], tuple[int, int]] = {}
-        self.epochs: dict[str, int] = {}
-        """Member epochs of KIP-848 members."""
-        self.joins: Counter[str] = Counter()
-        self.interval_ms = 20
-        """Between heartbeats, as coordinators tell it."""
-        self.session_ms = 0
-        """How long members are waited for, as they are told; 0: they are not."""
+        super().__init__(self.nodes, self.topics, lonely=lonely)
         self.said: list[Said] = []
         self.refusal = NOT_LEADER
         """What who does not lead says."""
         self.hints = True
         """And whether it says who does."""
-        self._lonely = lonely
         self._producers = 0
         self._gone: set[int] = set()
         self._appended = asyncio.Event()
@@ -407,93 +264,6 @@ class ScriptedCluster:
         self, node: ScriptedNode, request: staging_pb.CommitStagedRequest
     ) -> staging_pb.CommitStagedResponse:
         return staging_pb.CommitStagedResponse()
-
-    # Groups
-
-    def _coordinates(self, node: ScriptedNode, group: str) -> int:
-        where = self.coordinators.get(group)
-        return NO_COORDINATOR if where is None else 0 if where == node.node_id else NOT_COORDINATOR
-
-    async def _findcoordinator(
-        self, node: ScriptedNode, request: group_pb.FindCoordinatorRequest
-    ) -> group_pb.FindCoordinatorResponse:
-        where = self.coordinators.get(request.key)
-        if where is None:
-            return group_pb.FindCoordinatorResponse(error_code=NO_COORDINATOR, in_cluster=not self._lonely)
-        port = self.nodes[where].port
-        return group_pb.FindCoordinatorResponse(node_id=where, host="127.0.0.1", port=port, in_cluster=not self._lonely)
-
-    async def _offsetcommit(
-        self, node: ScriptedNode, request: group_pb.OffsetCommitRequest
-    ) -> group_pb.OffsetCommitResponse:
-        code = self._coordinates(node, request.group_id)
-        for topic in request.topics if not code else ():
-            for part in topic.partitions:
-                at = (part.committed_offset, part.committed_leader_epoch)
-                self.committed[request.group_id, topic.name, part.partition_index] = at
-        return group_pb.OffsetCommitResponse(error_code=code)
-
-    async def _offsetfetch(
-        self, node: ScriptedNode, request: group_pb.OffsetFetchRequest
-    ) -> group_pb.OffsetFetchResponse:
-        code = self._coordinates(node, request.group_id)
-        answer = group_pb.OffsetFetchResponse(error_code=code)
-        for topic in request.topics if not code else ():
-            line = answer.topics.add(name=topic.name)
-            for number in topic.partition_indexes:
-                offset, epoch = self.committed.get((request.group_id, topic.name, number), (-1, -1))
-                row = line.partitions.add(partition_index=number, committed_offset=offset, committed_leader_epoch=epoch)
-                place = self.topics[topic.name][number]
-                if request.include_log_offsets and place.leader == node.node_id:
-                    row.log_start_offset, row.log_end_offset = place.start, place.end
-        return answer
-
-    async def _listgroups(self, node: ScriptedNode, request: group_pb.ListGroupsRequest) -> group_pb.ListGroupsResponse:
-        answer = group_pb.ListGroupsResponse(in_cluster=not self._lonely)
-        for group, where in self.coordinators.items():
-            if where == node.node_id:
-                answer.groups.add(group_id=group, group_state="Stable", protocol_type="consumer", group_type="Classic")
-        return answer
-
-    async def _describegroups(
-        self, node: ScriptedNode, request: group_pb.DescribeGroupsRequest
-    ) -> group_pb.DescribeGroupsResponse:
-        answer = group_pb.DescribeGroupsResponse()
-        for group in request.groups:
-            code = self._coordinates(node, group)
-            answer.groups.add(group_id=group, error_code=code, group_state="" if code else "Stable")
-        return answer
-
-    async def _deletegroups(
-        self, node: ScriptedNode, request: group_pb.DeleteGroupsRequest
-    ) -> group_pb.DeleteGroupsResponse:
-        answer = group_pb.DeleteGroupsResponse()
-        for group in request.groups_names:
-            code = self._coordinates(node, group)
-            answer.results.add(group_id=group, error_code=code)
-            if not code:
-                del self.coordinators[group]
-        return answer
-
-    async def _consumergroupheartbeat(
-        self, node: ScriptedNode, request: group_pb.ConsumerGroupHeartbeatRequest
-    ) -> group_pb.ConsumerGroupHeartbeatResponse:
-        """Whoever joins gets everything."""
-        code = self._coordinates(node, request.group_id)
-        answer = group_pb.ConsumerGroupHeartbeatResponse(error_code=code, member_id=request.member_id)
-        if code:
-            return answer
-        answer.heartbeat_interval_ms = self.interval_ms
-        answer.session_timeout_ms = self.session_ms
-        if request.member_epoch == 0:
-            self.joins[request.member_id] += 1
-            self.epochs[request.member_id] = self.epochs.get(request.member_id, 0) + 1
-            for name, places in self.topics.items():
-                answer.assignment.topic_partitions.add(
-                    topic_id=name.encode().ljust(16, b"."), topic_name=name, partitions=range(len(places))
-                )
-        answer.member_epoch = self.epochs.get(request.member_id, 1)
-        return answer
 
 
 @asynccontextmanager

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from muster.coordinator.zookeeper.server import free_port
+
 PATIENCE_S = 60.0
 
 PROPERTIES = """
@@ -83,9 +85,3 @@ def until_open(port: int, broker: "subprocess.Popen[bytes]", log: Path) -> None:
             time.sleep(0.2)
         else:
             return
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

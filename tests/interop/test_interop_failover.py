@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.integration.cluster.test_groups_outlive_nodes import coordinator_of, standing
 from tests.interop.peers import java_command, kcat_command, node_command
 from tests.interop.test_interop_groups import java, kafkajs
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
-from tests.support.kafka.stage import NODE, PATIENCE_S, Stage, stage, until
-from tests.support.pace import Patience
+from tests.support.group_coordinators import coordinator_of, standing
+from tests.support.kafka.stage import NODE, PATIENCE_S, Stage, stage
+from tests.support.pace import Patience, until
 from tests.support.zookeeper.servers import zookeeper, zookeeper_server
 
 __all__ = ["zookeeper", "zookeeper_server"]

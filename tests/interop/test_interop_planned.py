@@ -7,8 +7,9 @@ import pytest
 
 from muster.coordinator.client import Admin
 from tests.interop.peers import java_command, kcat_command, node_command, streams_command
-from tests.support.kafka.stage import NODE, Stage, Worker, stage, until
+from tests.support.kafka.stage import NODE, Stage, Worker, stage
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = pytest.mark.timeout(180)
 

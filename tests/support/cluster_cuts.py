@@ -5,13 +5,13 @@ mended. Who calls at a node's door is read from the client id of his first reque
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from muster.coordinator.zookeeper.server import free_port
 from tests.support.cluster_nodes import SETTINGS, ClusterNodes
 
 ZOOKEEPER: Final = 0
@@ -124,13 +124,6 @@ class Cuts:
             writer.close()
         except OSError:
             writer.transport.abort()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -14,6 +14,9 @@ LOOK_EVERY_S = 2.0
 KNOWN_FOR_S = 5.0
 """A look at the pace costs as much as ten small tests."""
 
+AGAIN_S = 0.05
+"""Between two looks at what is to come about by itself."""
+
 
 def spin() -> float:
     """Wall seconds of a fixed piece of work: long enough to lose the processor to others, as everything else does."""
@@ -71,3 +74,12 @@ class Patience:
             self._left_s -= passed_s / self._pace()
             self._looked_s = now_s
         return self._left_s > 0
+
+
+def until(condition: Callable[[], bool], otherwise: Callable[[], str], seconds: float = 60.0) -> None:
+    """Look again and again until it holds. Raises AssertionError, with what `otherwise` says by then, when that takes
+    longer than patience lasts."""
+    patience = Patience(seconds)
+    while not condition():
+        assert patience.lasts(), otherwise()
+        time.sleep(AGAIN_S)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.integration.cluster.test_killed_nodes import PARTITIONS, PATIENCE_S, TOPIC, Numbered
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.numbered_records import PARTITIONS, PATIENCE_S, TOPIC, Numbered
 from tests.support.pace import Patience
 
 ROUNDS = int(os.environ.get("TORTURE_ROUNDS", "6"))

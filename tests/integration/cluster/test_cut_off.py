@@ -10,12 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from tests.integration.cluster.test_groups_outlive_nodes import LONG, coordinator_of, standing
-from tests.integration.cluster.test_killed_nodes import Numbered, until
 from tests.support.cluster_cuts import ZOOKEEPER, Cuts, cluster_with_cuts
 from tests.support.cluster_nodes import ClusterNodes
+from tests.support.group_coordinators import LONG, coordinator_of, standing
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.stage import stage
+from tests.support.numbered_records import Numbered
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.test_operated import PATIENCE_S, muster, told, until
+from tests.support.cluster_commands import PATIENCE_S, muster, told, until_status
 from tests.support.cluster_cuts import ZOOKEEPER, cluster_with_cuts
 from tests.support.pace import Patience
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 def test_who_asks_a_node_that_is_cut_off_hears_so(zookeeper: str, tmp_path: Path) -> None:
     with cluster_with_cuts(tmp_path, zookeeper) as (cluster, cuts):
         assert muster(cluster, "topics", "create", "orders", "--partitions", "3").returncode == 0
-        until(cluster, node=3, up=3, under_replicated=0)
+        until_status(cluster, node=3, up=3, under_replicated=0)
         assert told(cluster, "cluster", "status", node=3)["in_cluster"] is True
 
         cuts.cut(3, ZOOKEEPER, 1, 2)
@@ -34,7 +34,7 @@ def test_who_asks_a_node_that_is_cut_off_hears_so(zookeeper: str, tmp_path: Path
             assert (done.returncode, "this node is not in the cluster" in done.stderr) == (4, True), done.stderr
         refused = muster(cluster, "cluster", "spread", "--execute", node=3)
         assert (refused.returncode, refused.stdout) == (4, ""), "nothing is planned by what is old"
-        until(cluster, up=2)
+        until_status(cluster, up=2)
         assert told(cluster, "cluster", "status")["in_cluster"] is True
 
         cuts.mend()
@@ -42,5 +42,5 @@ def test_who_asks_a_node_that_is_cut_off_hears_so(zookeeper: str, tmp_path: Path
         while (again := muster(cluster, "cluster", "status", node=3)).returncode == 4:
             assert patience.lasts(), (again.stderr, cluster.log_tail())
             time.sleep(0.1)
-        until(cluster, node=3, up=3, under_replicated=0)
+        until_status(cluster, node=3, up=3, under_replicated=0)
         assert told(cluster, "cluster", "status", node=3)["in_cluster"] is True

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.test_operated import PATIENCE_S, muster, until
+from tests.support.cluster_commands import PATIENCE_S, muster, until_status
 from tests.support.cluster_nodes import running_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 def test_it_stops_with_a_sentence_and_comes_back_with_an_empty_one(zookeeper: str, tmp_path: Path) -> None:
     with running_cluster(tmp_path, zookeeper) as cluster:
         assert muster(cluster, "topics", "create", "orders", "--partitions", "3").returncode == 0
-        until(cluster, up=3, under_replicated=0)
+        until_status(cluster, up=3, under_replicated=0)
         node = cluster.nodes[3]
         shutil.rmtree(node.data)
         # A topic that is made before the node has noticed is no reason to fall. It is refused once it has stopped.
@@ -28,4 +28,4 @@ def test_it_stops_with_a_sentence_and_comes_back_with_an_empty_one(zookeeper: st
         assert not node.data.exists(), "nothing was left in its place"
 
         node.start()
-        until(cluster, nodes=3, up=3, offline=0, under_min_isr=0, under_replicated=0)
+        until_status(cluster, nodes=3, up=3, offline=0, under_min_isr=0, under_replicated=0)

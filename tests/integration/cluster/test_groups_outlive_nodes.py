@@ -2,19 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from muster.coordinator.client import Admin
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
+from tests.support.group_coordinators import LONG, coordinator_of, standing
 from tests.support.kafka.stage import NODE, Stage, stage
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-
-LONG = {"session_ms": "12000"}
-"""Longer than a node's session at ZooKeeper and what follows."""
 
 
 @pytest.fixture
@@ -24,25 +19,6 @@ def cluster(zookeeper: str, tmp_path: Path) -> Iterator[ClusterNodes]:
         tmp_path, zookeeper, settings=rest | {"group.consumer.session.timeout.ms": "12000"}
     ) as running:
         yield running
-
-
-class Standing(NamedTuple):
-    """Of a group: what may not change because its coordinator does."""
-
-    generation: int
-    members: tuple[str, ...]
-
-
-def coordinator_of(cluster: ClusterNodes, group: str) -> int:
-    admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
-    node: int = admin.describe_consumer_groups([group])[group].result(30).coordinator.id
-    return node
-
-
-def standing(cluster: ClusterNodes, group: str) -> Standing:
-    with Admin({"bootstrap.servers": cluster.address}) as admin:
-        found = admin.describe_group(group)
-    return Standing(found.generation, tuple(sorted(member.member_id for member in found.members)))
 
 
 def loses_its_coordinator(cluster: ClusterNodes, play: Stage, *, frozen: bool) -> None:

@@ -12,11 +12,12 @@ import pytest
 
 from muster.coordinator.cluster.facts import NOBODY
 from muster.coordinator.errors import ErrorCode
-from tests.integration.cluster.test_killed_nodes import PARTITIONS, PATIENCE_S, TOPIC, Numbered, until
 from tests.integration.cluster.test_records_on_the_wire import Asker
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.kafka.rights import one
 from tests.support.node import MUSTER
+from tests.support.numbered_records import PARTITIONS, PATIENCE_S, TOPIC, Numbered
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.integration.cluster.test_killed_nodes import Numbered, until
 from tests.support.cluster_nodes import running_cluster
 from tests.support.node import NodeProcess
+from tests.support.numbered_records import Numbered
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -6,8 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.integration.cluster.test_killed_nodes import PATIENCE_S, until
 from tests.support.cluster_nodes import running_cluster
+from tests.support.numbered_records import PATIENCE_S
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -1,46 +1,22 @@
 """`muster cluster` against three real nodes: how they stand, a drain, a kill and what the ledger tells of it."""
 
-import json
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.cluster_nodes import ClusterNodes, running_cluster
-from tests.support.node import MUSTER
+from tests.support.cluster_commands import PATIENCE_S, muster, told, until_status
+from tests.support.cluster_nodes import running_cluster
 from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
-
-PATIENCE_S = 60.0
-
-
-def muster(cluster: ClusterNodes, *arguments: str, node: int = 1) -> subprocess.CompletedProcess[str]:
-    command = [MUSTER, *arguments, "--bootstrap", cluster.nodes[node].address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-def told(cluster: ClusterNodes, *arguments: str, node: int = 1) -> Any:
-    done = muster(cluster, *arguments, "-o", "json", node=node)
-    assert done.returncode == 0, done.stderr + cluster.log_tail()
-    return json.loads(done.stdout)
-
-
-def until(cluster: ClusterNodes, node: int = 1, **wanted: int) -> None:
-    """As `status` counts."""
-    patience = Patience(PATIENCE_S)
-    while (found := told(cluster, "cluster", "status", node=node)) | wanted != found:
-        assert patience.lasts(), (found, cluster.log_tail())
-        time.sleep(0.1)
 
 
 def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
     with running_cluster(tmp_path, zookeeper) as cluster:
         made = muster(cluster, "topics", "create", "orders", "--partitions", "6", "--replication-factor", "2")
         assert made.returncode == 0, made.stderr + cluster.log_tail()
-        until(cluster, nodes=3, up=3, offline=0, under_min_isr=0, under_replicated=0)
+        until_status(cluster, nodes=3, up=3, offline=0, under_min_isr=0, under_replicated=0)
         assert muster(cluster, "health", node=2).returncode == 0
 
         rows = told(cluster, "cluster", "partitions", "--topic", "orders")
@@ -67,7 +43,7 @@ def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
 
         cluster.nodes[1].kill()
         cluster.until_session_is_over(1)
-        until(cluster, node=2, up=2, offline=0)
+        until_status(cluster, node=2, up=2, offline=0)
         wanting = told(cluster, "cluster", "partitions", "--under-replicated", node=2)
         assert {1} == {gone for row in wanting for gone in row["offline"]}
         below = muster(cluster, "health", node=2)
@@ -81,7 +57,7 @@ def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
         assert last["cause"] in ("node 1's session expired", "node 1 evicted"), last
 
         cluster.nodes[1].start()
-        until(cluster, node=2, up=3, under_replicated=0)
+        until_status(cluster, node=2, up=3, under_replicated=0)
         spread = muster(cluster, "cluster", "spread", "--topic", "orders", "--replication-factor", "3", "--execute")
         assert spread.returncode == 0, spread.stderr
         patience = Patience(PATIENCE_S)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.zookeeper.ensemble import Ensemble
-from tests.integration.cluster.test_killed_nodes import Numbered
 from tests.support.cluster_nodes import SESSION_MS, ClusterNodes, running_cluster
+from tests.support.numbered_records import Numbered
 from tests.support.zookeeper.servers import numbers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

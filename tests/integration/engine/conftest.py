@@ -10,7 +10,8 @@ import pytest
 
 from muster.coordinator.bench.kafka.broker import KAFKA
 from muster.coordinator.bench.kafka.maven import NotFetched, jars
-from tests.interop.kafka_broker import free_port, kafka_broker
+from muster.coordinator.zookeeper.server import free_port
+from tests.interop.kafka_broker import kafka_broker
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ import pytest
 
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import Canary
-from tests.support.kafka.stage import NODE, Stage, stage, until
+from tests.support.kafka.stage import NODE, Stage, stage
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -18,8 +18,9 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.structs import OffsetAndMetadata
 
 from muster.coordinator.client import Admin
-from tests.support.kafka.stage import NODE, PARTITIONS, Stage, stage, until
+from tests.support.kafka.stage import NODE, PARTITIONS, Stage, stage
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

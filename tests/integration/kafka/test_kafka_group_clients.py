@@ -8,8 +8,9 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
 
-from tests.support.kafka.stage import NODE, PATIENCE_S, generations, stage, until
+from tests.support.kafka.stage import NODE, PATIENCE_S, generations, stage
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

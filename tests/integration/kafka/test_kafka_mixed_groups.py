@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.kafka.stage import NODE, PATIENCE_S, until
+from tests.support.kafka.stage import NODE, PATIENCE_S
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

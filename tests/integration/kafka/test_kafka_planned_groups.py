@@ -14,8 +14,9 @@ from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription
 from muster.coordinator.core.types import Cause
 from tests.interop.peers import kcat_command
-from tests.support.kafka.stage import NODE, Stage, stage, until
+from tests.support.kafka.stage import NODE, Stage, stage
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,8 @@ from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.main import main
 from muster.coordinator.client import Admin, Worker
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
-from tests.support.client_stories import PATIENCE_S
+from tests.support.client_stories import until
 from tests.support.node import NodeProcess, running_node
-from tests.support.pace import Patience
 
 pytestmark = pytest.mark.integration
 
@@ -31,14 +30,6 @@ def worker(node: NodeProcess, group: str, **more: object) -> Worker:
     made = Worker(bootstrap_servers=node.address, group_id=group, heartbeat_interval_ms=50, **more)
     made.join(resources=RESOURCES)
     return made
-
-
-def until(condition: Callable[[], bool], *workers: Worker, what: str) -> None:
-    patience = Patience(PATIENCE_S)
-    while not condition():
-        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
-        for each in workers:
-            each.poll(0.02)
 
 
 def generation(each: Worker) -> int:

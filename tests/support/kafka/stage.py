@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -20,7 +20,7 @@ from kafka.errors import NotCoordinatorError
 from muster.coordinator.client import Admin
 from tests.support.kafka.commits import COMMITTED
 from tests.support.node import NodeProcess
-from tests.support.pace import Patience, pace
+from tests.support.pace import Patience, pace, until
 
 PARTITIONS = 6
 PATIENCE_S = 60.0
@@ -230,13 +230,6 @@ class Stage:
                 ):
                     raise
                 time.sleep(0.05)
-
-
-def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    patience = Patience(PATIENCE_S)
-    while not condition():
-        assert patience.lasts(), otherwise()
-        time.sleep(0.05)
 
 
 @contextmanager

@@ -104,10 +104,6 @@ class Leader:
     def isr(self) -> tuple[int, ...]:
         return self.in_sync.committed
 
-    @property
-    def largest_isr(self) -> tuple[int, ...]:
-        return self.in_sync.largest
-
     # What the log's writer tells and asks.
 
     def may_append(self, acks: int) -> ErrorCode:

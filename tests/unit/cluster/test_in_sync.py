@@ -29,7 +29,7 @@ def joining() -> tuple[Cluster, AlterIsr]:
 def test_l5_a_follower_that_has_caught_up_is_asked_for_with_the_epoch_of_its_fetches() -> None:
     cluster, question = joining()
     assert question == AlterIsr(UNIT, EPOCH, 4, ((1, 11), (2, 12), (3, 13)))
-    assert (cluster.leader.isr, cluster.leader.largest_isr) == ((1, 2), (1, 2, 3))
+    assert (cluster.leader.isr, cluster.leader.in_sync.largest) == ((1, 2), (1, 2, 3))
 
 
 def test_l5_the_order_is_that_of_assignment() -> None:
@@ -64,7 +64,7 @@ def test_l5_who_was_not_caught_up_of_late_does_not_join() -> None:
     cluster.write(100, 1)
     cluster.peers[2].asks(LAG_MS + 1, anew=True)
     cluster.fetch(3, 50, LAG_MS + 1, last_epoch=EPOCH)
-    assert cluster.leader.wants(LAG_MS + 1) is None or 3 not in cluster.leader.largest_isr
+    assert cluster.leader.wants(LAG_MS + 1) is None or 3 not in cluster.leader.in_sync.largest
 
 
 @pytest.mark.parametrize("gone", ["leaving", "unregistered", "registered anew"])
@@ -152,7 +152,7 @@ def test_l5_a_shrink_counts_only_once_it_is_confirmed() -> None:
 def test_l5_what_is_refused_as_ineligible_is_as_it_was() -> None:
     cluster, question = joining()
     cluster.leader.altered(question, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA), 1)
-    assert cluster.leader.largest_isr == (1, 2)
+    assert cluster.leader.in_sync.largest == (1, 2)
     assert cluster.leader.wants(100) is None
     assert asking(cluster, 101).nodes == (1, 2, 3)
 
@@ -164,9 +164,9 @@ def test_l5_who_is_behind_the_controller_waits_for_the_image(code: ErrorCode) ->
     cluster, question = joining()
     cluster.leader.altered(question, IsrAnswer(code), 1)
     assert cluster.leader.wants(60_000) is None
-    assert cluster.leader.largest_isr == (1, 2, 3)
+    assert cluster.leader.in_sync.largest == (1, 2, 3)
     cluster.learns((1, 2), 6, 60_000)
-    assert cluster.leader.largest_isr == (1, 2)
+    assert cluster.leader.in_sync.largest == (1, 2)
     cluster.fetch(3, 0, 60_000)
     assert asking(cluster, 60_000).partition_epoch == 6
 
@@ -183,7 +183,7 @@ def test_l5_the_controller_is_asked_again_after_100_ms(code: ErrorCode) -> None:
 def test_l5_what_nobody_answered_may_have_been_done() -> None:
     cluster, question = joining()
     cluster.leader.altered(question, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT), 1)
-    assert cluster.leader.largest_isr == (1, 2, 3)
+    assert cluster.leader.in_sync.largest == (1, 2, 3)
     cluster.write(5, 2)
     cluster.fetch(2, 5, 2, last_epoch=EPOCH)
     assert cluster.leader.high_watermark == 0
@@ -196,16 +196,16 @@ def test_l5_the_committed_set_is_asked_for_when_the_doubtful_one_is_not_wanted_a
     cluster.peers[3].leaving = True
     settles = asking(cluster, 200)
     assert settles.nodes == (1, 2)
-    assert cluster.leader.largest_isr == (1, 2, 3)
+    assert cluster.leader.in_sync.largest == (1, 2, 3)
     cluster.leader.altered(settles, granted((1, 2)), 201)
-    assert cluster.leader.largest_isr == (1, 2)
+    assert cluster.leader.in_sync.largest == (1, 2)
 
 
 def test_l5_a_refusal_says_nothing_of_an_earlier_question() -> None:
     cluster, question = joining()
     cluster.leader.altered(question, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT), 1)
     cluster.leader.altered(asking(cluster, 200), IsrAnswer(ErrorCode.INELIGIBLE_REPLICA), 201)
-    assert cluster.leader.largest_isr == (1, 2, 3)
+    assert cluster.leader.in_sync.largest == (1, 2, 3)
     assert asking(cluster, 400).nodes == (1, 2)
 
 
@@ -219,13 +219,13 @@ def test_l5_a_late_answer_is_void() -> None:
 def test_l5_an_answer_of_another_epoch_is_as_none() -> None:
     cluster, question = joining()
     cluster.leader.altered(question, IsrAnswer(ErrorCode.NONE, EPOCH + 1, 9, (1, 2, 3)), 1)
-    assert (cluster.leader.isr, cluster.leader.largest_isr) == ((1, 2), (1, 2, 3))
+    assert (cluster.leader.isr, cluster.leader.in_sync.largest) == ((1, 2), (1, 2, 3))
 
 
 def test_the_image_goes_before_what_was_asked() -> None:
     cluster, _ = joining()
     cluster.learns((1,), 5)
-    assert (cluster.leader.isr, cluster.leader.largest_isr) == ((1,), (1,))
+    assert (cluster.leader.isr, cluster.leader.in_sync.largest) == ((1,), (1,))
     assert not cluster.learns((1, 2, 3), 4)
     assert cluster.leader.isr == (1,)
 

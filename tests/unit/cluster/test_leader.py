@@ -97,7 +97,7 @@ def test_l3_who_was_asked_to_join_counts_from_the_asking() -> None:
     cluster.peers[3].leaving = True
     cluster.write(5)
     cluster.fetch(2, 5, last_epoch=EPOCH)
-    assert (cluster.leader.largest_isr, cluster.leader.high_watermark) == ((1, 2, 3), 0)
+    assert (cluster.leader.in_sync.largest, cluster.leader.high_watermark) == ((1, 2, 3), 0)
 
 
 def test_l3_a_live_follower_that_was_caught_up_is_waited_for_as_long_as_the_lag_time() -> None:

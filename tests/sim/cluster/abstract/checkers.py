@@ -77,8 +77,12 @@ class Check:
         if set(state.isr) & set(state.elr):
             self.fail("6 who may lead", f"{state.isr} and {state.elr} have somebody in common")
         leader = world.nodes[state.leader].leader if state.leader >= 0 else None
-        if leader is not None and leader.epoch == state.leader_epoch and not set(state.isr) <= set(leader.largest_isr):
-            self.fail("6 who may lead", f"{state.isr} is in sync, node {state.leader} counts {leader.largest_isr}")
+        if (
+            leader is not None
+            and leader.epoch == state.leader_epoch
+            and not set(state.isr) <= set(leader.in_sync.largest)
+        ):
+            self.fail("6 who may lead", f"{state.isr} is in sync, node {state.leader} counts {leader.in_sync.largest}")
 
     def _watermark(self, node: Any, leader: Any) -> None:
         key = (node.id, node.life, leader.epoch)

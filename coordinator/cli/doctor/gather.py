@@ -24,18 +24,24 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
     """Everything the rules want to know of these groups, or of all of them and the node when none is named.
 
     Positions are looked at twice, `apart_s` seconds apart (0: once), where members have something to do.
-    Raises GroupNotFound for a name that no group has.
+    Raises GroupNotFound for a name that no group has. What cannot be looked at is left out, with a notice.
     """
     asked_s = time.time()
     status = await admin.node_status()
     answered_s = time.time()
     ahead_ms = None if status.now_ms is None else status.now_ms - int((asked_s + answered_s) * 500)
-    listings = {listing.group_id: listing for listing in await admin.list_groups()}
-    for name in names:
+    untold: list[str] = []
+    listings = {listing.group_id: listing for listing in await admin.list_groups(missing=untold.append)}
+    for sentence in untold:
+        notice(f"groups could not be looked at: {sentence}")
+    for name in names if not untold else ():
         if name not in listings:
             raise GroupNotFound(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {name!r}")
     wanted = list(dict.fromkeys(names)) or list(listings)
     descriptions = await admin.describe_groups(wanted)
+    found = {described.group_id for described in descriptions}
+    for name in [name for name in wanted if name not in found]:
+        notice(f"group {name!r} could not be looked at: it is gone, or its coordinator cannot tell of it right now")
     partitions = await admin.list_topics(include_internal=True)
     settings = await admin.describe_node()
     groups = await look_at(admin, descriptions, listings, partitions, notice)
@@ -66,7 +72,7 @@ async def look_at(
                     described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
                 )
                 positions = await positions_of(admin, described)
-                group = group_of(described, listings[described.group_id].group_type)
+                group = group_of(described, type_in(listings, described.group_id))
                 if group.stable and (group.free(partitions) or not all(member.owned for member in group.members)):
                     holds = await admin.group_holds(group.id)
                     group = replace(group, held=held_words(holds), drained=drained_ids(group.members, holds))
@@ -128,6 +134,11 @@ def group_of(described: GroupDescription, group_type: str) -> Group:
         described.waiting_until_ms,
         kept_out=described.kept_out,
     )
+
+
+def type_in(listings: Mapping[str, GroupListing], group: str) -> str:
+    """Nothing for one that was not told of a moment ago."""
+    return listings[group].group_type if group in listings else ""
 
 
 def member_of(described: MemberDescription) -> Member:

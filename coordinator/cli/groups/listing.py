@@ -44,13 +44,14 @@ def missing_of(admin: "Admin") -> list[str]:
 @output_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
-    """List groups. Exit code 4 when the node cannot load some of them, which are missing then.
+    """List groups. Exit code 4 when a node cannot tell of some of them, which are missing then.
 
     HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md).
     """
     with admin_of(bootstrap, overrides) as admin:
-        found = admin.list_groups(states)
-        missing = missing_of(admin)
+        untold: list[str] = []
+        found = admin.list_groups(states, missing=untold.append)
+        missing = missing_of(admin) + untold
         say_who_is_listed_twice(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")

@@ -1,7 +1,7 @@
 """The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -179,10 +179,16 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
 
     # Groups
 
-    async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """All groups by name, of all nodes; only those in one of `states`, of one of `types`, where any are given."""
+    async def list_groups(
+        self, states: Sequence[str] = (), types: Sequence[str] = (), missing: Callable[[str], None] | None = None
+    ) -> list[GroupListing]:
+        """All groups by name, of all nodes; only those in one of `states`, of one of `types`, where any are given.
+
+        Where a node cannot tell of some right now, that is raised, or told to `missing` as a sentence: the list is of
+        the others then.
+        """
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
-        return sorted(await list_groups(self._transport, request), key=lambda group: group.group_id)
+        return sorted(await list_groups(self._transport, request, missing), key=lambda group: group.group_id)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """GroupNotFound when there is none."""

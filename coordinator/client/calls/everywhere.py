@@ -1,14 +1,14 @@
 """What concerns groups of several coordinators: in a cluster each node has its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.describing import described, listing
 from muster.coordinator.client.calls.transport import Patience, Transport
 from muster.coordinator.client.described import GroupDescription, GroupListing
-from muster.coordinator.client.errors import Unreachable
+from muster.coordinator.client.errors import Refused, Unreachable
 from muster.coordinator.client.membership.group_calls import ELSEWHERE, GroupCalls, check
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
@@ -16,30 +16,41 @@ DESCRIBED_AT_ONCE: Final = 100
 """Groups in one DescribeGroups: their answer has to fit into a message."""
 
 
-async def list_groups(transport: Transport, request: pb.ListGroupsRequest) -> Iterable[GroupListing]:
-    """Of the node that is asked, or of all nodes of its cluster: asked anew while one of them goes down."""
+async def list_groups(
+    transport: Transport, request: pb.ListGroupsRequest, missing: Callable[[str], None] | None = None
+) -> Iterable[GroupListing]:
+    """Of the node that is asked, or of all nodes of its cluster: asked anew while one of them goes down. `missing`
+    hears why those of some shards are not among them; without it that is raised."""
     doing = "listing groups"
     answer = await transport.retried(methods.LIST_GROUPS, request, doing=doing)
-    check(answer.error_code, answer.error_message)
     if not answer.in_cluster:
+        check_whole(answer, transport.bootstrap, missing)
         return map(listing, answer.groups)
     patience = Patience(transport)
     while True:
         try:
+            nodes = await transport.leaders.all_nodes()
             answers = await asyncio.gather(
-                *(
-                    transport.call(methods.LIST_GROUPS, request, doing=doing, address=node)
-                    for node in await transport.leaders.all_nodes()
-                )
+                *(transport.call(methods.LIST_GROUPS, request, doing=doing, address=node) for node in nodes)
             )
             break
         except Unreachable as error:
             if not await patience.another_try(error):
                 raise error.after(patience.waited_ms) from error
-    for answer in answers:
-        check(answer.error_code, answer.error_message)
+    for node, answer in zip(nodes, answers, strict=True):
+        check_whole(answer, node, missing)
     # One that moved meanwhile may have been told twice.
     return {group.group_id: listing(group) for answer in answers for group in answer.groups}.values()
+
+
+def check_whole(answer: pb.ListGroupsResponse, node: str, missing: Callable[[str], None] | None) -> None:
+    """An answer with a code has the groups of those shards that could be asked."""
+    try:
+        check(answer.error_code, answer.error_message)
+    except Refused as refused:
+        if missing is None:
+            raise
+        missing(f"some of {node}: {refused}")
 
 
 async def describe_groups(transport: Transport, names: Sequence[str]) -> list[GroupDescription]:

@@ -9,11 +9,12 @@ import pytest
 from muster.coordinator.client.aio import Admin, Consumer
 from muster.coordinator.client.calls import leaders as leading
 from muster.coordinator.client.consuming.log_calls import list_offsets
-from muster.coordinator.client.errors import GroupNotFound, UnknownTopic
+from muster.coordinator.client.errors import GroupNotFound, Refused, UnknownTopic
 from muster.coordinator.client.membership import driver
 from muster.coordinator.client.membership.driver import member_settings
 from muster.coordinator.client.types import TopicPartition
 from tests.support.scripted.cluster import ScriptedCluster
+from tests.support.scripted.groups import NO_COORDINATOR
 from tests.support.scripted.node import BROKEN
 from tests.unit.client.cluster.test_following_leaders import batch, consumer, play, producer, quick, read, send, until
 
@@ -214,6 +215,31 @@ def test_a_list_of_groups_is_whole_or_waited_for() -> None:
 
             cluster.nodes[3].next("ListGroups", die)
             assert [group.group_id for group in await operator.list_groups()] == ["a", "b", "c"]
+
+    play(story)
+
+
+def test_groups_that_cannot_be_listed_right_now_cost_nobody_the_others() -> None:
+    """A shard below its minimum, or without a lease: whoever wants the others hears where some are missing."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.coordinators |= {"a": 1, "b": 2, "c": 3}
+
+        async def in_part(request: Any, truth: Any) -> Any:
+            answer = await truth()
+            answer.error_code, answer.error_message = NO_COORDINATOR, "shard 7 cannot tell"
+            return answer
+
+        async with admin(cluster) as operator:
+            for number in (1, 1, 3):  # the first is asked whether there are others
+                cluster.nodes[number].next("ListGroups", in_part)
+            missing: list[str] = []
+            assert [group.group_id for group in await operator.list_groups(missing=missing.append)] == ["a", "b", "c"]
+            where = [cluster.nodes[number].address for number in (1, 3)]
+            assert missing == [f"some of {node}: COORDINATOR_NOT_AVAILABLE: shard 7 cannot tell" for node in where]
+            cluster.nodes[3].next("ListGroups", in_part)
+            with pytest.raises(Refused, match="shard 7 cannot tell"):
+                await operator.list_groups()
 
     play(story)
 

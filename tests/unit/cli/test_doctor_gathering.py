@@ -1,0 +1,68 @@
+"""What `muster doctor` makes of a cluster in which some shards cannot tell of their groups."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from muster.coordinator.cli.doctor.gather import gather
+from muster.coordinator.client.described import GroupDescription, GroupListing, NodeStatus
+from muster.coordinator.client.errors import GroupNotFound
+from muster.coordinator.doctor.facts import Facts
+
+
+class Operator:
+    """The admin client of a cluster that tells of `there`, and of `silent` only that there are such groups."""
+
+    def __init__(self, there: Sequence[str], silent: Sequence[str] = (), untold: str = "") -> None:
+        self._there, self._silent, self._untold = there, silent, untold
+
+    async def node_status(self) -> NodeStatus:
+        return NodeStatus(1, ())
+
+    async def list_groups(self, *, missing: Callable[[str], None]) -> list[GroupListing]:
+        if self._untold:
+            missing(self._untold)
+        return [GroupListing(name, "Stable", "consumer", "classic") for name in (*self._there, *self._silent)]
+
+    async def describe_groups(self, names: Sequence[str]) -> list[GroupDescription]:
+        made = {name: GroupDescription(name, "Empty", "consumer", "range", 1, "", "n:1", ()) for name in self._there}
+        return [made[name] for name in names if name in made]
+
+    async def list_topics(self, *, include_internal: bool) -> dict[str, int]:
+        return {"t": 1}
+
+    async def describe_node(self) -> dict[str, str]:
+        return {}
+
+    async def explain(self, group: str, **more: Any) -> list[Any]:
+        return []
+
+    async def group_lag(self, group: str, **more: Any) -> list[Any]:
+        return []
+
+    async def group_holds(self, group: str) -> Any:
+        raise AssertionError("nobody is without partitions")
+
+
+def gathered(operator: Any, *names: str) -> tuple[Facts, list[str]]:
+    told: list[str] = []
+    return asyncio.run(gather(operator, names, 0, told.append)), told
+
+
+def test_what_cannot_be_looked_at_is_named_and_the_rest_is_looked_at() -> None:
+    """One shard without a lease: `muster doctor` told nothing at all."""
+    facts, told = gathered(Operator(["a"], ["b"], "some of n:1: COORDINATOR_NOT_AVAILABLE: shard 7 cannot tell"))
+    assert [group.id for group in facts.groups] == ["a"]
+    assert told == [
+        "groups could not be looked at: some of n:1: COORDINATOR_NOT_AVAILABLE: shard 7 cannot tell",
+        "group 'b' could not be looked at: it is gone, or its coordinator cannot tell of it right now",
+    ]
+
+
+def test_a_group_that_is_named_is_not_there_only_if_all_are_told_of() -> None:
+    with pytest.raises(GroupNotFound):
+        gathered(Operator(["a"]), "c")
+    facts, told = gathered(Operator(["a"], untold="some of n:1"), "c")
+    assert (facts.groups, len(told)) == ((), 2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages, quota, warm
+from muster.coordinator.bench import abuse, handover, heartbeat, large_group, loading, pages, quota, warm
 from muster.coordinator.bench.cases import Measure, measured
 from muster.coordinator.bench.observed import encrypted, following, metrics, scrape, secured
 from muster.coordinator.bench.rows import Row
@@ -26,8 +26,8 @@ CASES: dict[str, Measure] = {
     "encrypted": encrypted.measure,
     "following": following.measure,
     "pages": pages.measure,
-    "one group": growth.measure,
-    "one pushed group": growth.measure_pushed,
+    "one group": large_group.measure,
+    "one pushed group": large_group.measure_pushed,
     "idle pushed members": idle.measure,
 }
 

@@ -100,7 +100,7 @@ def cluster_rows(only: str, place: str = "") -> Rows:
 
 
 def growth_rows(only: str, small: bool = False) -> Rows:
-    from muster.coordinator.bench.grid import suite
+    from muster.coordinator.bench.growth import suite
     from muster.coordinator.bench.processes import BenchFailed
 
     try:

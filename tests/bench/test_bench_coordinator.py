@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, pages, suite, warm
+from muster.coordinator.bench import abuse, crowd, handover, heartbeat, large_group, loading, pages, suite, warm
 from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, server
 from muster.coordinator.bench.rows import less_is_better
@@ -141,12 +141,12 @@ def test_a_warm_handover_is_measured_beside_a_cold_one(tmp_path: Path, monkeypat
 
 @pytest.mark.integration
 def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "SMALL", 5)
-    monkeypatch.setattr(growth, "LARGE", 25)
-    monkeypatch.setattr(growth, "SHORTEST_SESSION_MS", 500)
-    monkeypatch.setattr(growth, "SETTINGS", growth.SETTINGS | {"group.min.session.timeout.ms": "500"})
+    monkeypatch.setattr(large_group, "SMALL", 5)
+    monkeypatch.setattr(large_group, "LARGE", 25)
+    monkeypatch.setattr(large_group, "SHORTEST_SESSION_MS", 500)
+    monkeypatch.setattr(large_group, "SETTINGS", large_group.SETTINGS | {"group.min.session.timeout.ms": "500"})
     monkeypatch.setattr(crowd, "HEARTBEAT_S", 0.1)
-    messages, size, *times = growth.measure("one group", str(tmp_path / "data"))
+    messages, size, *times = large_group.measure("one group", str(tmp_path / "data"))
     assert messages.ok
     assert messages.value < 11
     assert size.unit == "bytes/member"

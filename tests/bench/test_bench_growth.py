@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.bench.grid import chart, course, page, suite
-from muster.coordinator.bench.grid.cells import GRPC, KAFKA, Cell, grid, share
-from muster.coordinator.bench.grid.course import Phase
+from muster.coordinator.bench.growth import chart, course, page, suite
+from muster.coordinator.bench.growth.cells import GRPC, KAFKA, Cell, grid, share
+from muster.coordinator.bench.growth.course import Phase
 from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 from muster.coordinator.cli.main import main
 
@@ -85,15 +85,25 @@ def test_a_cell_that_this_machine_cannot_run_is_left_out_with_the_reason(monkeyp
     assert not course.impossible(Cell(KAFKA, 50_000, 100, 1_000))
 
 
-def test_a_bound_that_was_reached_ends_the_cell_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (BenchFailed("stopped in 'join': 150 s were over"), "150 s were over"),
+        (ConnectionResetError("the server closed the connection"), "the server closed the connection"),
+        (TimeoutError(), "an answer took too long"),
+    ],
+)
+def test_what_ends_a_cell_is_told_and_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, says: str
+) -> None:
     def stopped(cell: Cell, home: str) -> Any:
         yield phase("start")
-        raise BenchFailed("stopped in 'join': 150 s were over")
+        raise failure
 
     monkeypatch.setattr(course, "run", stopped)
     rows = list(suite.measured(SMALL, Stopwatch(), {}))
     assert [row["ok"] for row in rows] == [True, False]
-    assert "150 s were over" in page.cells_table(suite.cells_of(rows))
+    assert says in page.cells_table(suite.cells_of(rows))
 
 
 def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.bench.crowd import Crowd
-from muster.coordinator.bench.growth import PUSHED, SETTINGS, WIRES
+from muster.coordinator.bench.large_group import PUSHED, SETTINGS, WIRES
 from muster.coordinator.bench.members import Member
 from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
 from muster.coordinator.bench.pushed import PushedMember

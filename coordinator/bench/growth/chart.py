@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.bench.grid.cells import GRPC, KAFKA, PARTITIONS, Cell
-from muster.coordinator.bench.grid.course import Phase
+from muster.coordinator.bench.growth.cells import GRPC, KAFKA, PARTITIONS, Cell
+from muster.coordinator.bench.growth.course import Phase
 
 Phases: TypeAlias = Mapping[str, Phase]
 COLOURS: Final = {KAFKA: "#1f77b4", GRPC: "#c44e52"}

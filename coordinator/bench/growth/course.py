@@ -5,9 +5,9 @@ import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.grid.cells import GRPC, PARTITIONS, Cell
-from muster.coordinator.bench.grid.crowd import Crowd, healthy
-from muster.coordinator.bench.grid.doors import GrpcDoor, KafkaDoor
+from muster.coordinator.bench.growth.cells import GRPC, PARTITIONS, Cell
+from muster.coordinator.bench.growth.crowd import Crowd, healthy
+from muster.coordinator.bench.growth.doors import GrpcDoor, KafkaDoor
 from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, Stopwatch, node, pinned
 from muster.coordinator.bench.stall.stranger import Stranger
 from muster.coordinator.bench.wire.line import Line

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from muster.coordinator.bench.grid import course
-from muster.coordinator.bench.grid.cells import Cell, grid, quick, smaller
-from muster.coordinator.bench.grid.course import Phase
+from muster.coordinator.bench.growth import course
+from muster.coordinator.bench.growth.cells import Cell, grid, quick, smaller
+from muster.coordinator.bench.growth.course import Phase
 from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 
 BENCH: Final = "growth"
@@ -54,7 +54,7 @@ def measured(cell: Cell, clock: Stopwatch, found: Found) -> Rows:
         for phase in course.run(cell, home):
             phases[phase.name] = phase
             yield from rows(cell, phase, found)
-    except (BenchFailed, TimeoutError) as failure:
+    except (BenchFailed, OSError) as failure:
         yield told(cell, "stopped", 0.0, "", str(failure) or "an answer took too long", None, ok=False)
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -1,6 +1,6 @@
 """What `muster bench growth --json` found, as the tables and the chart of docs/growth.md.
 
-`python -m muster.coordinator.bench.grid.page FILE [--write]`: prints the tables, or writes them and the chart.
+`python -m muster.coordinator.bench.growth.page FILE [--write]`: prints the tables, or writes them and the chart.
 """
 
 import argparse
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from muster.coordinator.bench.grid.cells import Cell
-from muster.coordinator.bench.grid.chart import added_mb, draw
-from muster.coordinator.bench.grid.course import IDLE_S, Phase
-from muster.coordinator.bench.grid.suite import cells_of
+from muster.coordinator.bench.growth.cells import Cell
+from muster.coordinator.bench.growth.chart import added_mb, draw
+from muster.coordinator.bench.growth.course import IDLE_S, Phase
+from muster.coordinator.bench.growth.suite import cells_of
 from muster.coordinator.bench.report.tables import digits, put, table
 
 PAGE, CHART = Path("docs/growth.md"), Path("docs/growth.svg")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import grpc
 from google.protobuf.message import Message
 
-from muster.coordinator.bench.grid.crowd import PROTOCOL, REBALANCE_MS, SESSION_MS, Joined, Seat
+from muster.coordinator.bench.growth.crowd import PROTOCOL, REBALANCE_MS, SESSION_MS, Joined, Seat
 from muster.coordinator.bench.members import Response, Wire
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.wire.line import Line

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.bench.grid.cells import Cell, share
+from muster.coordinator.bench.growth.cells import Cell, share
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.errors import ErrorCode
 

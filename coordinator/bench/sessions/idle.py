@@ -24,7 +24,7 @@ INTERVAL_S = SESSION_MS / 3 / 1000
 MOST_PERCENT = 12.0
 TOGETHER = 20
 """Members of one process."""
-OPENING = asyncio.Semaphore(500)
+OPENING = 500
 """Streams that are opened at a time: a node refuses the thousandth that has not said whose it is."""
 
 
@@ -43,14 +43,15 @@ class Answered(PushedMember):
 
     welcomed: asyncio.Event = field(default_factory=asyncio.Event)
     """Its stream is open: within the next interval it beats."""
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     async def live(self, every_s: float, first_s: float) -> None:
-        await OPENING.acquire()
+        await self.opening.acquire()
         await PushedMember.live(self, every_s, first_s)
 
     async def _welcome(self, stream: Any) -> float:
         told_s = await PushedMember._welcome(self, stream)
-        OPENING.release()
+        self.opening.release()
         self.welcomed.set()
         return told_s
 
@@ -61,10 +62,12 @@ class Answered(PushedMember):
 async def idle(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
     """Percent of a core. Raises what ended a member's stream."""
     async with Crowd(server, "idle", size, Answered, WIRES) as crowd:
-        for member in crowd.members:
-            member.session_timeout_ms = SESSION_MS
+        answered = [member for member in crowd.members if isinstance(member, Answered)]
+        opening = asyncio.Semaphore(OPENING)  # of this run's loop: each run has another
+        for member in answered:
+            member.session_timeout_ms, member.opening = SESSION_MS, opening
         await crowd.join()
-        await crowd.done(member.welcomed.wait() for member in crowd.members if isinstance(member, Answered))
+        await crowd.done(member.welcomed.wait() for member in answered)
         messages, watch, before = crowd.messages, Stopwatch(), server.cpu_s()
         await asyncio.sleep(interval_s)
         percent = 100 * (server.cpu_s() - before) / watch.read()

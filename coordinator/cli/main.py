@@ -24,6 +24,7 @@ COMMANDS = {
         "The same with the flags of kafka-consumer-groups.sh.",
     ),
     "cluster": Lazy("muster.coordinator.cli.cluster:cluster", "Nodes and copies: who leads, who is behind, and why."),
+    "engine": Lazy("muster.coordinator.cli.engine:engine", "Groups over somebody's Kafka: who has which, move them."),
     "acls": Lazy("muster.coordinator.cli.acls:acls", "Who may do what: add, list, remove, check."),
     "assign": Lazy("muster.coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
     "simulate": Lazy("muster.coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),

@@ -278,9 +278,14 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
-    async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int], reason: str = "") -> None:
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], reason: str = ""
+    ) -> None:
         """Set positions of a group without members; with members, it is refused. The ledger keeps the reason."""
-        given = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        given = {
+            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for tp, offset in offsets.items()
+        }
         await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True, reason=reason)
 
     async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]], reason: str = "") -> None:

@@ -87,6 +87,17 @@ def members_of(told: Sequence[Any]) -> list[Member]:
     return [Member(one.member_id, one.client_id, one.client_host) for one in told]
 
 
+async def assignments(upstream: Upstream, group: str) -> dict[Member, bytes]:
+    """What each member of a classic group was given, as bytes. Raises UpstreamError."""
+    asked = struct("DescribeGroupsRequest")(groups=[group])
+    [one] = (await ask_for(upstream, group, "DescribeGroups", asked, lambda answer: answer.groups[0].error_code)).groups
+    if one.error_code and one.error_code != GROUP_NOT_FOUND:
+        raise Refused(f"asking who is in the group {group}", one.error_code)
+    return {
+        member: bytes(told.member_assignment) for member, told in zip(members_of(one.members), one.members, strict=True)
+    }
+
+
 async def describe(upstream: Upstream, group: str) -> Described:
     """Who is in one group; Dead, and nobody in it, where there is none. Raises UpstreamError."""
     asked: object = struct("DescribeGroupsRequest")(groups=[group])
@@ -109,14 +120,19 @@ async def describe(upstream: Upstream, group: str) -> Described:
 
 
 async def ask_for(upstream: Upstream, group: str, api: str, request: object, code_of: Callable[[Any], int]) -> Any:
-    """Ask the group's coordinator, and again while it moves or loads."""
-    for _ in range(TRIES):
-        answer = await upstream.ask_coordinator(GROUP, group, api, request, purpose=LOOK)
-        if code_of(answer) not in WAIT_FOR_COORDINATOR:
-            break
-        upstream.coordinator_moved(GROUP, group)
+    """Ask the group's coordinator, and again while it moves or loads, or is made: that of a new cluster's first group.
+    Raises UpstreamError."""
+    for patience in reversed(range(TRIES)):
+        try:
+            answer = await upstream.ask_coordinator(GROUP, group, api, request, purpose=LOOK)
+        except Refused as error:
+            if error.code not in WAIT_FOR_COORDINATOR or not patience:
+                raise
+        else:
+            if code_of(answer) not in WAIT_FOR_COORDINATOR or not patience:
+                return answer
+            upstream.coordinator_moved(GROUP, group)
         await asyncio.sleep(PAUSE_S)
-    return answer
 
 
 async def positions(upstream: Upstream, group: str) -> dict[Place, Position]:

@@ -1,0 +1,24 @@
+"""`muster engine`: groups over somebody's Kafka."""
+
+import click
+
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+
+ROOM = "muster.coordinator.cli.engine"
+
+COMMANDS = {
+    "status": Lazy(f"{ROOM}.status:status", "Show the nodes over that Kafka, and whose each shard is."),
+    "init": Lazy(f"{ROOM}.init:init", "Make the state topic, or look whether the one there will do."),
+    "acls": Lazy(f"{ROOM}.acls:acls", "Print what Muster needs to be allowed there, and what shuts the back door."),
+    "adopt": Lazy(f"{ROOM}.moving:adopt", "Take groups over from that Kafka, with what they have committed."),
+    "release": Lazy(f"{ROOM}.moving:release", "Give a group back to that Kafka, with what it has committed."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def engine() -> None:
+    """Groups over somebody's Kafka (`muster serve --engine kafka://HOST:PORT`).
+
+    These commands ask that Kafka themselves: --engine says where it is, --config and --set how it is reached (the
+    node's own properties file will do).
+    """

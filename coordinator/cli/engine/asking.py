@@ -1,0 +1,66 @@
+"""What the commands of `muster engine` have in common: how they reach the Kafka that a node is over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import key_values
+
+if TYPE_CHECKING:
+    from muster.coordinator.config import Settings
+    from muster.coordinator.engine.upstream.upstream import Upstream
+
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def upstream_options(function: Function) -> Function:
+    """--engine, --config and --set, as `engine`, `file` and `given`."""
+    for option in (
+        click.option("--set", "given", multiple=True, metavar="KEY=VALUE", callback=key_values,
+                     help="Set any setting of a node by its dotted name; may be repeated."),
+        click.option("--config", "file", type=click.Path(path_type=Path), help="A node's properties file."),
+        click.option("--engine", metavar="URL", help="kafka://HOST:PORT,..., unless --config says it."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def settings_of(engine: str | None, file: Path | None, given: dict[str, str]) -> "Settings":
+    from muster.coordinator.cli.settings import loaded
+
+    settings = loaded(file, given if engine is None else {**given, "engine": engine})
+    if not settings.upstream:
+        raise CommandError(
+            "no Kafka is named", "expected --engine kafka://HOST:PORT, or engine in --config", code=Exit.USAGE
+        )
+    return settings
+
+
+def ask(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
+    """Do something with the upstream, and tell what goes wrong as a command does. A loop of its own."""
+    return asyncio.run(asked(settings, work))
+
+
+async def asked(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
+    from muster.coordinator.engine.adopt import InTheWay
+    from muster.coordinator.engine.configured import reach_of
+    from muster.coordinator.engine.starting import Unusable
+    from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
+    from muster.coordinator.engine.upstream.upstream import Upstream
+
+    upstream = Upstream(reach_of(settings))
+    try:
+        return await work(upstream)
+    except InTheWay as error:
+        raise CommandError(str(error), code=Exit.CONFLICT) from error
+    except (Unusable, Refused) as error:
+        raise CommandError(str(error)) from error
+    except UpstreamError as error:
+        raise CommandError(str(error), code=Exit.UNHEALTHY) from error
+    finally:
+        upstream.close()

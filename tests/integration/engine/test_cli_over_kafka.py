@@ -1,0 +1,98 @@
+"""`muster engine` against a real Kafka, and groups that move between it and a Muster."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from muster.coordinator.cli.main import main
+from muster.coordinator.client import Admin
+from muster.coordinator.client.types import OffsetAndMetadata
+from tests.support.node import NodeProcess, running_node
+
+pytestmark = pytest.mark.integration
+PATIENCE_S = 60
+OWN = ["--set", "engine.kafka.cluster=cli", "--set", "offsets.topic.num.partitions=4"]
+SMALL = [*OWN, "--set", "engine.kafka.state.replication.factor=1"]
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A Muster with topics of the same names; where its groups' state lies makes no difference here."""
+    with running_node(tmp_path_factory.mktemp("muster")) as node:
+        yield node
+
+
+def topic_in_both(kafka: str, muster: NodeProcess, name: str) -> str:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(PATIENCE_S)
+    with Admin({"bootstrap.servers": muster.address}) as here:
+        here.create_topic(name, 3)
+    return name
+
+
+def committed(kafka: str, group: str, topic: str, *offsets: int) -> None:
+    """By a consumer that is no member."""
+    reader = Consumer({"bootstrap.servers": kafka, "group.id": group, "enable.auto.commit": False})
+    reader.commit(
+        offsets=[TopicPartition(topic, at, offset, leader_epoch=0) for at, offset in enumerate(offsets)],
+        asynchronous=False,
+    )
+    reader.close()
+
+
+def test_init_and_status(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    over = ["--engine", f"kafka://{kafka}"]
+    assert main(["engine", "status", *over, *SMALL]) == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
+    for _ in range(2):
+        assert main(["engine", "init", *over, *SMALL]) == 0
+        assert "cli.state will do: 4 partitions" in capsys.readouterr().err
+    assert main(["engine", "status", *over, *SMALL, "-o", "json"]) == 4
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert (told["state_topic"], told["nodes"], len(told["shards"])) == ("cli.state", [], 4)
+    assert told["shards"][0] == {"shard": 0, "node": None, "leader": 1, "records": 0}
+    assert "no node is there" in err
+
+
+def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = topic_in_both(kafka, muster, "moves")
+    for group, offset in (("moves-a", 5), ("moves-b", 6)):
+        committed(kafka, group, topic, offset, offset + 1)
+    both = ["--engine", f"kafka://{kafka}", "--bootstrap", muster.address]
+    reader = Consumer({"bootstrap.servers": kafka, "group.id": "moves-busy", "client.id": "busy"})
+    there: list[object] = []
+    reader.subscribe([topic], on_assign=lambda *_: there.append(_))
+    while not there:
+        reader.poll(0.1)
+    assert main(["engine", "adopt", *both, "moves-busy"]) == 5
+    assert "the group moves-busy has members upstream: busy at /127.0.0.1" in capsys.readouterr().err
+    assert main(["engine", "adopt", *both, "--all", "moves-.*", "-o", "json", "--dry-run"]) == 5
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["group"], row["partition"], row["offset"]) for row in rows] == [
+        ("moves-a", 0, 5),
+        ("moves-a", 1, 6),
+        ("moves-b", 0, 6),
+        ("moves-b", 1, 7),
+    ]
+    with Admin({"bootstrap.servers": muster.address}) as here:
+        assert here.group_offsets("moves-a") == {}
+        reader.close()
+        assert main(["engine", "adopt", *both, "moves-a"]) == 0
+        assert here.group_offsets("moves-a") == {
+            (topic, 0): OffsetAndMetadata(5, "", 0),
+            (topic, 1): OffsetAndMetadata(6, "", 0),
+        }
+        here.alter_offsets("moves-a", {(topic, 0): OffsetAndMetadata(50, "note", 0)})
+        capsys.readouterr()
+        assert main(["engine", "release", *both, "moves-a"]) == 0
+        assert "moves-a: 2 positions released" in capsys.readouterr().err
+        assert here.group_offsets("moves-a") == {}
+    admin = AdminClient({"bootstrap.servers": kafka})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("moves-a")])
+    found = asked["moves-a"].result(PATIENCE_S).topic_partitions
+    assert {(each.partition, each.offset) for each in found} == {(0, 50), (1, 6)}

@@ -122,14 +122,16 @@ async def describe(upstream: Upstream, group: str) -> Described:
 async def ask_for(upstream: Upstream, group: str, api: str, request: object, code_of: Callable[[Any], int]) -> Any:
     """Ask the group's coordinator, and again while it moves or loads, or is made: that of a new cluster's first group.
     Raises UpstreamError."""
-    for patience in reversed(range(TRIES)):
+    tries = 0
+    while True:
+        tries += 1
         try:
             answer = await upstream.ask_coordinator(GROUP, group, api, request, purpose=LOOK)
         except Refused as error:
-            if error.code not in WAIT_FOR_COORDINATOR or not patience:
+            if error.code not in WAIT_FOR_COORDINATOR or tries == TRIES:
                 raise
         else:
-            if code_of(answer) not in WAIT_FOR_COORDINATOR or not patience:
+            if code_of(answer) not in WAIT_FOR_COORDINATOR or tries == TRIES:
                 return answer
             upstream.coordinator_moved(GROUP, group)
         await asyncio.sleep(PAUSE_S)

@@ -48,9 +48,7 @@ def unused() -> int:
 
 
 def test_acls_are_lines_for_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(
-        capsys, "acls", *OVER, "--principal", "User:muster", "--group", "shop", "--deny", "User:an app"
-    )
+    code, out, _ = run(capsys, "acls", *OVER, "--principal", "User:muster", "--group", "shop", "--deny", "User:an app")
     tool = "kafka-acls.sh --bootstrap-server b1:9092 --add"
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert code == Exit.OK
@@ -89,7 +87,12 @@ def test_a_survey_for_people_and_for_programs() -> None:
         (1, "up", 2, "10.0.0.1"),
         (2, "draining", 1, None),
     ]
-    assert [tuple(row.values()) for row in shard_rows(FOUND)] == [(0, 1, 1, 10), (1, 1, None, None), (2, 2, 1, 0), (3, None, 1, 0)]
+    assert [tuple(row.values()) for row in shard_rows(FOUND)] == [
+        (0, 1, 1, 10),
+        (1, 1, None, None),
+        (2, 2, 1, 0),
+        (3, None, 1, 0),
+    ]
     assert document(FOUND)["upstream"]["brokers"] == [{"id": 1, "address": "b1:9092"}]
     assert troubles(FOUND) == ["1 shard nobody's: 3", "1 shard without a leader in muster.state: 1"]
 

@@ -47,8 +47,8 @@ def ask(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -
 
 
 async def asked(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
-    from muster.coordinator.engine.adopt import InTheWay
     from muster.coordinator.engine.configured import reach_of
+    from muster.coordinator.engine.groups.adopt import InTheWay
     from muster.coordinator.engine.starting import Unusable
     from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
     from muster.coordinator.engine.upstream.upstream import Upstream

@@ -16,7 +16,7 @@ from muster.coordinator.views.words import plural
 if TYPE_CHECKING:
     from muster.coordinator.client.aio import Admin
     from muster.coordinator.config import Settings
-    from muster.coordinator.engine.adopt import Moved
+    from muster.coordinator.engine.groups.adopt import Moved
     from muster.coordinator.engine.upstream.groups import Position
     from muster.coordinator.engine.upstream.upstream import Upstream
 
@@ -61,7 +61,7 @@ def adopt(
     left: list[str] = []
 
     async def work(upstream: "Upstream", here: "HereByAdmin") -> "list[Moved]":
-        from muster.coordinator.engine.adopt import InTheWay, adopt
+        from muster.coordinator.engine.groups.adopt import InTheWay, adopt
         from muster.coordinator.engine.upstream.catalog import all_topics
         from muster.coordinator.engine.upstream.view import View
 
@@ -108,7 +108,7 @@ def release(
     settings = settings_of(engine, file, given)
 
     async def work(upstream: "Upstream", here: "HereByAdmin") -> "list[Moved]":
-        from muster.coordinator.engine.adopt import release
+        from muster.coordinator.engine.groups.adopt import release
 
         return [await release(upstream, group, here, dry_run=dry_run)]
 
@@ -171,7 +171,7 @@ class HereByAdmin:
 async def matching(upstream: "Upstream", pattern: str) -> list[str]:
     """Groups of that Kafka, of consumers, with nobody in them."""
     from muster.coordinator.core.patterns import compiled
-    from muster.coordinator.engine.guard import KINDS, OWN_PROTOCOL
+    from muster.coordinator.engine.groups.guard import KINDS, OWN_PROTOCOL
     from muster.coordinator.engine.upstream.groups import listed
 
     try:

@@ -12,7 +12,7 @@ from muster.coordinator.cli.engine.asking import ask, settings_of, upstream_opti
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.engine.survey import Survey
+    from muster.coordinator.engine.groups.survey import Survey
 
 NODE_COLUMNS = [
     Column("NODE", "node", style="cyan"),
@@ -41,7 +41,7 @@ def status(engine: str | None, file: Path | None, given: dict[str, str], style: 
     Exit code 4 while a shard is nobody's, or has no leader there. How long acknowledgements take, and what was passed
     over as void, the nodes' metrics tell (muster_engine_*).
     """
-    from muster.coordinator.engine.survey import survey
+    from muster.coordinator.engine.groups.survey import survey
 
     settings = settings_of(engine, file, given)
     found = ask(settings, lambda upstream: survey(upstream, settings.engine_kafka_cluster, settings.state_topic))

@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.adopt import InTheWay, adopt, release
-from muster.coordinator.engine.guard import Guard, sentence_of
+from muster.coordinator.engine.groups.adopt import InTheWay, adopt, release
+from muster.coordinator.engine.groups.guard import Guard, sentence_of
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.groups import Position
 from muster.coordinator.engine.upstream.reach import Reach

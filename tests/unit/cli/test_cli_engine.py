@@ -5,7 +5,7 @@ import pytest
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.engine.status import document, node_rows, shard_rows, troubles
 from muster.coordinator.cli.main import main
-from muster.coordinator.engine.survey import Shard, Survey, dealt
+from muster.coordinator.engine.groups.survey import Shard, Survey, dealt
 from muster.coordinator.engine.upstream.groups import Member
 from muster.coordinator.ownership.deal import Deal, NodeDealt, encode_deal
 

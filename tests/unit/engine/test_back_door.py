@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine.guard import Foreign, Guard, sentence_of
+from muster.coordinator.engine.groups.guard import Foreign, Guard, sentence_of
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.errors import Refused
 from muster.coordinator.engine.upstream.groups import Member, Position

@@ -1,0 +1,6 @@
+"""Groups of the upstream's own coordinator, beside those that are Muster's.
+
+guard.py    X9: who reads past Muster in a group of ours
+adopt.py    M1, M3: positions are taken over, and given back
+survey.py   which nodes there are and whose each shard is, as the upstream tells it
+"""

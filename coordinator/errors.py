@@ -83,6 +83,18 @@ class ErrorCode(IntEnum):
         return MEANINGS.get(self, self.name.replace("_", " ").lower())
 
 
+def code_of(number: int) -> ErrorCode:
+    """What somebody else said, who may be of another version: a number that is not known here is a failure like any
+    other.
+
+    >>> code_of(27), code_of(12345)
+    (<ErrorCode.REBALANCE_IN_PROGRESS: 27>, <ErrorCode.UNKNOWN_SERVER_ERROR: -1>)
+    """
+    return ErrorCode(number) if number in KNOWN else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+KNOWN = frozenset(ErrorCode)
+
 RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

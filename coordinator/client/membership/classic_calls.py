@@ -6,7 +6,7 @@ from muster.coordinator.client.calls.methods import HEARTBEAT, JOIN_GROUP, LEAVE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.core.types import Cause
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.types import GroupMember, MemberSettings
@@ -14,7 +14,6 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 JOIN_MARGIN_MS = 5_000
 """A parked join is answered by the coordinator's own timers; the client waits a little longer than those."""
-KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
 KNOWN_CAUSES = frozenset(int(cause) for cause in Cause)
 
 Asking: TypeAlias = act.SendJoin | act.SendSync | act.SendHeartbeat
@@ -151,11 +150,6 @@ def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
 def read_member(member: pb.JoinGroupMember) -> GroupMember:
     instance = member.group_instance_id if member.HasField("group_instance_id") else None
     return GroupMember(member.member_id, instance, member.metadata)
-
-
-def code_of(number: int) -> ErrorCode:
-    """A number this client does not know yet is treated as the general failure."""
-    return ErrorCode(number) if number in KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def cause_of(number: int) -> Cause:

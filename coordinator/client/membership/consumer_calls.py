@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from muster.coordinator.client.calls.methods import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.classic_calls import cause_of
 from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.errors import code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.classic.subscription import by_topic

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.errors import AuthenticationError, AuthorizationError, Refused, refusal
-from muster.coordinator.client.membership.classic_calls import code_of
 from muster.coordinator.client.membership.seam import Callback, Wake
+from muster.coordinator.errors import code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import Unreachable
-from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.classic_calls import cause_of
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.membership.session import MemberSession
 from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.consumer.machine import ConsumerMember

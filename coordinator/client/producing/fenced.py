@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from muster.coordinator.client.calls.methods import CLAIM_FENCE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import Refused, Unreachable, refusal
-from muster.coordinator.client.membership.classic_calls import code_of
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.producing.numbering import Count, Ownership
 from muster.coordinator.client.types import FencingToken, TopicPartition
+from muster.coordinator.errors import code_of
 from muster.coordinator.rpc.v1 import fence_service_pb2 as pb
 
 FENCED = 47

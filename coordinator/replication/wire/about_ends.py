@@ -6,9 +6,8 @@ Nodes ask at this door, not at that of clients: here they are known as nodes, wh
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.translate import code_of
 from muster.coordinator.replication.wire.words import GroupsWithSettings, LogEnd, LogsAsked
 
 MOST_LOGS: Final = 5_000

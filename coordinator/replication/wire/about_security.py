@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from muster.coordinator.errors import code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.translate import code_of
 from muster.coordinator.replication.wire.words import (
     SecurityAsked,
     SecurityChange,

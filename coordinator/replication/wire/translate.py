@@ -13,7 +13,7 @@ from muster.coordinator.cluster.replicas.messages import (
     FetchRequest,
     Forgotten,
 )
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
 
@@ -22,14 +22,6 @@ NameOf: TypeAlias = Callable[[bytes], str | None]
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
-
-
-def code_of(number: int) -> ErrorCode:
-    """A code of another version's that is not known here is a failure like any other."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def grouped(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:

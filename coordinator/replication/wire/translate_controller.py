@@ -8,9 +8,9 @@ from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult,
 from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
 from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.translate import code_of, grouped
+from muster.coordinator.replication.wire.translate import grouped
 from muster.coordinator.replication.wire.words import Noted
 
 # -- AlterPartition ---------------------------------------------------------------------------------------------------

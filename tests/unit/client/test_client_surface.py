@@ -18,11 +18,11 @@ from muster.coordinator.client.calls.transport import channel_options
 from muster.coordinator.client.config import ClientConfig
 from muster.coordinator.client.consuming.listener import Listener
 from muster.coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.classic_calls import cause_of
 from muster.coordinator.client.membership.seam import Callback, leaving
 from muster.coordinator.client.types import RebalanceEvent, TopicPartition
 from muster.coordinator.core.types import Cause
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.member.types import Leaving
 
 DOCUMENTED = [

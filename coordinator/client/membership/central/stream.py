@@ -11,7 +11,7 @@ import grpc
 from muster.coordinator.client.calls.methods import SESSION
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import TransportRefused, Unreachable
-from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.classic_calls import cause_of
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.core.central.orders import (
@@ -22,7 +22,7 @@ from muster.coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.member.central import events as ce
 from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.member.types import MemberSettings

@@ -4,8 +4,6 @@ It stands where the nodes' group of several does. Nobody deals its shards to oth
 it has the shard. Until it is fenced it does not know of a second process, and what it reads to clients is what it knew.
 """
 
-import asyncio
-from contextlib import suppress
 from typing import Final
 
 from muster.coordinator.engine.owning import Owning
@@ -16,9 +14,6 @@ from muster.coordinator.ownership.ground import Settings
 FOR_EVER: Final = 1 << 60
 """A moment behind all others."""
 
-TOKEN: Final = 1
-"""Of the one time that shards are given up."""
-
 
 class Alone:
     def __init__(self, owning: Owning, settings: Settings, shards: int) -> None:
@@ -26,8 +21,6 @@ class Alone:
         self._settings = settings
         self._shards = shards
         self._mine = frozenset(range(shards))
-        self._let_go = asyncio.Event()
-        owning.on_let_go = lambda token: self._let_go.set()
 
     def start(self) -> None:
         """Take all shards."""
@@ -38,13 +31,6 @@ class Alone:
         """Somebody else writes this shard: it is his, and not taken again."""
         self._mine -= {shard}
         self._owning.step(ev.Share(self._mine, self._deal()))
-
-    async def drain(self, timeout_ms: int) -> None:
-        """F8: no new requests from here on; return once all that was decided is acknowledged, or after so long."""
-        self._owning.step(ev.Revoke(TOKEN, self._mine, self._owning.now_ms() + timeout_ms))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1_000 + 1):
-                await self._let_go.wait()
 
     @property
     def mine(self) -> frozenset[int]:

@@ -30,6 +30,10 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
+class NotOffered(Refused):
+    """No node of this kind answers such calls."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks: the address, without its port, and the software it says it is; `reason`: why it acts, if it does."""

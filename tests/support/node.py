@@ -85,6 +85,13 @@ class NodeProcess:
         """SIGTERM: drain. Returns the exit code."""
         return self._end(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """It stands still, until `thaw`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     def wait(self, timeout_s: float) -> int:
         """Until it stops by itself. Returns the exit code."""
         return self._ended(timeout_s)

@@ -11,6 +11,8 @@ from muster.storage.wording import as_text
 
 BUNDLED: Final = "bundled"
 SCHEME: Final = "kafka://"
+LEAST_BEATS: Final = 3
+"""In a session."""
 LONGEST_NAME: Final = 200
 """Of the names that are made of the cluster's; a topic's may have 249 letters."""
 
@@ -116,6 +118,13 @@ class EngineSettings(BaseModel):
         le=DAY_MS,
         description="After so long without a word from a node its shards are dealt to others.",
     )
+    engine_kafka_heartbeat_interval_ms: int = Field(
+        default=2_000,
+        alias="engine.kafka.heartbeat.interval.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often a node says a word to the nodes' group there.",
+    )
     engine_kafka_delivery_timeout_ms: int = Field(
         default=30_000,
         alias="engine.kafka.delivery.timeout.ms",
@@ -188,6 +197,17 @@ class EngineSettings(BaseModel):
                     f"{field.alias} is {told}, but engine is {BUNDLED}: there is no Kafka to use it for; set engine "
                     f"to {SCHEME}HOST:PORT, or leave {field.alias} out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def says_a_word_often_enough(self) -> Self:
+        beat, session = self.engine_kafka_heartbeat_interval_ms, self.engine_kafka_session_timeout_ms
+        if self.upstream and beat * LEAST_BEATS > session:
+            raise ValueError(
+                f"engine.kafka.heartbeat.interval.ms is {beat}, but engine.kafka.session.timeout.ms is {session}: with "
+                f"fewer than {LEAST_BEATS} in a session a node loses its shards for one that comes late; expected at "
+                f"most {session // LEAST_BEATS}"
+            )
         return self
 
     @model_validator(mode="after")

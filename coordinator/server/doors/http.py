@@ -34,7 +34,17 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 from muster.coordinator.server.journal.lines import str_of
 from muster.coordinator.server.sight.measuring import Measuring
-from muster.coordinator.web.asks import ASKING, NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Owner, Refused
+from muster.coordinator.web.asks import (
+    ASKING,
+    NOBODY,
+    Caller,
+    Exposition,
+    NodeFacts,
+    NodeHealth,
+    NotOffered,
+    Owner,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
@@ -207,6 +217,8 @@ class Inside:
         """See `Asks.call`."""
         if self.draining:
             raise Refused(503, "DRAINING", "the node is being stopped; ask again once it is back")
+        if method not in self._methods:
+            raise NotOffered(501, "NOT_OFFERED", f"this node does not offer {method}")
         handler = self._methods[method].handler
         try:
             async with asyncio.timeout(CALL_S):

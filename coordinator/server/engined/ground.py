@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.dispatch import Method, methods_of
@@ -31,6 +32,10 @@ class KafkaGround(Ground):
     """As its base, of another ground."""
 
     joined: KafkaSide
+
+    @property
+    def cluster(self) -> DealtView:
+        return self.joined.view
 
     @property
     def _by_zookeeper(self) -> None:

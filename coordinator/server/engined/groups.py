@@ -1,18 +1,23 @@
-"""The GroupCoordinator service over somebody's Kafka."""
+"""The GroupCoordinator service over somebody's Kafka: a group is its shard's owner's."""
 
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.engine.ends import Ends
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.service.groups import GroupCoordinator
+from muster.coordinator.server.service.of_many import GroupsOfMany
+
+CUT_OFF: Final = (
+    "this node has heard nothing of the nodes' group in the upstream for too long: which node coordinates a group may "
+    "be known to all but it; ask another node, or again later"
+)
 
 
-class UpstreamGroups(GroupCoordinator):
+class UpstreamGroups(GroupsOfMany):
     """As its base; where logs end that nobody has asked about of late is asked of their leaders."""
 
     def __init__(self, *args: Any, ends: Ends, **given: Any) -> None:
-        super().__init__(*args, **given)
+        super().__init__(*args, cut_off=CUT_OFF, **given)
         self._ends = ends
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:

@@ -149,10 +149,10 @@ class UpstreamLogs(Broker):
         """Nothing was written."""
 
     def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
-        raise self.refusal("Producer ids are given out")
+        raise self.refusal("Records are written and read")
 
     def next_fence_id(self) -> int:
-        raise self.refusal("Producer ids are given out")
+        raise self.refusal("Records are written and read")
 
     def keep_fences(self, on_record: OnRecord) -> None:
         """There are none."""

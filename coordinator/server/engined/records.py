@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from muster.coordinator.edge.cluster import GRPC, Cluster
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.records import ends
 from muster.coordinator.engine.upstream.topics import described_topic
@@ -29,6 +30,7 @@ class UpstreamRecords(BrokerService):
         self,
         requests: LogRequests,
         upstream: Upstream,
+        cluster: Cluster,
         *,
         node_id: int,
         bootstrap: str,
@@ -38,12 +40,20 @@ class UpstreamRecords(BrokerService):
         """bootstrap: HOST:PORT,HOST:PORT of the upstream, for clients."""
         super().__init__(requests, node_id=node_id, advertised=advertised, room=room)
         self._upstream = upstream
+        self._cluster = cluster
         self._bootstrap = bootstrap
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
+        """Each node answers for all topics alike; the records are led elsewhere altogether."""
         answer = await super().metadata(request, call)
-        for node in answer.brokers:
-            node.records, node.records_bootstrap = KAFKA, self._bootstrap
+        answer.controller_id = self._cluster.controller
+        if nodes := self._cluster.nodes(GRPC):
+            del answer.brokers[:]
+            answer.brokers.extend(
+                pb.NodeMetadata(node_id=node.node_id, host=node.host, port=node.port) for node in nodes
+            )
+        for each in answer.brokers:
+            each.records, each.records_bootstrap = KAFKA, self._bootstrap
         return answer
 
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:

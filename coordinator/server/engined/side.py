@@ -1,14 +1,18 @@
 """A node's part in its upstream, from the start checks to the last acknowledgement, in order."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from muster.coordinator.config import Settings
-from muster.coordinator.engine.alone import Alone
+import structlog
+
+from muster.coordinator.config import Address, Settings
 from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
+from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.engine.ends import Ends
+from muster.coordinator.engine.nodes_group import NodesGroup
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.starting import Unusable, usable
 from muster.coordinator.engine.state_log import StateLog
@@ -17,6 +21,7 @@ from muster.coordinator.engine.upstream.errors import UpstreamError, named
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
     from muster.coordinator.server.service.session import Sessions
 
 
+log = structlog.get_logger("muster.engine")
+
+
 class NoUpstream(StorageError):
     """A node cannot be started over this upstream; the text says why, and what to do."""
 
@@ -48,6 +56,8 @@ class KafkaSide:
     owning: Owning
     topics: Topics
     ends: Ends
+    view: DealtView
+    """Which node has which shard."""
     admin: None = None
 
     def __init__(self, settings: Settings, clock: Clock, doors: Callable[[], Doors]) -> None:
@@ -58,7 +68,8 @@ class KafkaSide:
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(reach_of(settings))
         self.watching = Watching(settings)
-        self._owners: Alone | None = None
+        self._nodes: NodesGroup | None = None
+        self._entering: asyncio.Task[None] | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
         self._closed = False
@@ -106,7 +117,19 @@ class KafkaSide:
             on_stop=self._stop_for,
             on_bug=self._failed,
         )
-        self._owners = Alone(self.owning, rules, self.shards)
+        self._nodes = NodesGroup(
+            self.upstream,
+            self.owning,
+            rules,
+            cluster=settings.engine_kafka_cluster,
+            shards=self.shards,
+            heartbeat_ms=settings.engine_kafka_heartbeat_interval_ms,
+            addresses=addresses_of(doors),
+            on_dealt=self.watching.dealt,
+            on_trouble=self.watching.group_troubled,
+            on_bug=self._failed,
+        )
+        self.view = self._nodes.view
 
     def engine(self, *args: Any, on_status: Callable[[int, ShardStatus, str], None], **given: Any) -> GatedEngine:
         """Takes what `Engine` takes."""
@@ -129,23 +152,32 @@ class KafkaSide:
         """From now on have the groups of the shards that are this node's in the engine, which `engine` has made. fail:
         hears why the process must end. sessions: members of a shard that is lost are sent away."""
         assert isinstance(engine, GatedEngine), "it was made by `engine`"
-        assert self._owners is not None, "`meet` comes first"
+        assert self._nodes is not None, "`meet` comes first"
         self._fail, self._end_shard = fail, sessions.end_shard
         self.owning.start(engine, driver.wake)
-        self._owners.start()
+        self._nodes.start()
         self.topics.start()
+        self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
+
+    async def _enter(self, nodes: NodesGroup) -> None:
+        """A node that the group refuses for good cannot go on."""
+        try:
+            await nodes.entered()
+        except Unusable as error:
+            self._fail(NoUpstream(str(error)))
 
     # -- what its gRPC door offers ------------------------------------------------------------------------------------
 
     def group_service(self, *args: Any, **given: Any) -> UpstreamGroups:
         """Takes what `GroupCoordinator` takes."""
-        return UpstreamGroups(*args, ends=self.ends, **given)
+        return UpstreamGroups(self.view, *args, ends=self.ends, **given)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> UpstreamRecords:
         settings = self._settings
         return UpstreamRecords(
             self.requests,
             self.upstream,
+            self.view,
             node_id=settings.node_id,
             bootstrap=",".join(map(named, settings.upstream)),
             advertised=advertised,
@@ -159,15 +191,20 @@ class KafkaSide:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def let_go(self) -> None:
-        """F8: take no new requests; return once all that was decided is acknowledged, or it took too long."""
-        if self._owners is not None:
-            await self._owners.drain(self._settings.shutdown_timeout_ms)
+        """F8: have the others take this node's shards, and leave their group; return once they have, or it takes too
+        long."""
+        if self._nodes is not None and not await self._nodes.leave(self._settings.shutdown_timeout_ms / 1_000):
+            log.warning("the node stops with shards that nobody has taken yet", shards=len(self._nodes.mine))
 
     async def close(self) -> None:
         """Ask nobody any more."""
         if self._closed:
             return
         self._closed = True
+        if self._entering is not None:
+            self._entering.cancel()
+        if self._nodes is not None:
+            await self._nodes.stop()
         if hasattr(self, "owning"):
             await self.owning.stop()
         if hasattr(self, "topics"):
@@ -177,9 +214,9 @@ class KafkaSide:
     # -- what is heard ------------------------------------------------------------------------------------------------
 
     def _fenced(self, shard: int) -> None:
-        assert self._owners is not None, "it is there before any shard is"
+        assert self._nodes is not None, "it is there before any shard is"
         self.watching.fenced(shard)
-        self._owners.fenced(shard)
+        self._nodes.fenced(shard)
 
     def _lost(self, shard: int, why: str) -> None:
         self.watching.lost(shard, why)
@@ -190,6 +227,17 @@ class KafkaSide:
 
     def _failed(self, why: BaseException) -> None:
         self._fail(why)
+
+
+def addresses_of(doors: Doors) -> dict[str, str]:
+    """Where clients reach this node, by door, for the map of nodes."""
+    http = http_door(doors.http, doors.grpc)
+    found = {
+        "grpc": doors.grpc,
+        "kafka": doors.kafka,
+        "http": None if http is None else Address(http.host, http.port),
+    }
+    return {door: named(at) for door, at in found.items() if at is not None}
 
 
 def wall_ms() -> int:

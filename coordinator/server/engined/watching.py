@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.config import Settings
+from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause, Report
 from muster.coordinator.ownership.shards import Shards
 from muster.coordinator.ownership.taking import SERVING
@@ -41,6 +42,7 @@ class Watching:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._trouble = ""
+        self._refused = ""
         self._stages: dict[int, Since] = {}
         self.fenced_total = 0
         self.voids_total = 0
@@ -50,6 +52,21 @@ class Watching:
     def topics_troubled(self, sentence: str) -> None:
         """Why the upstream does not answer; "": it does."""
         self._trouble = sentence
+
+    def group_troubled(self, sentence: str) -> None:
+        """Why the nodes' group refuses this node, which goes on to try."""
+        self._refused = sentence
+
+    def dealt(self, deal: Deal) -> None:
+        """The shards were shared anew."""
+        self._refused = ""
+        mine = deal.nodes.get(self._settings.node_id)
+        log.info(
+            "shards dealt",
+            nodes=len(deal.nodes),
+            mine=0 if mine is None else len(mine.shards),
+            to_nobody=deal.shards - sum(len(node.shards) for node in deal.nodes.values()),
+        )
 
     def served(self, report: Report, shard: int) -> None:
         owner, before = report.owner, report.before
@@ -96,6 +113,10 @@ class Watching:
         }
         self._tell_stuck(conditions, stuck)
         self._tell_slow(conditions, self._slow(shards, now_ms))
+        if self._refused:
+            conditions.report("nodes-group", f"{self._refused}; it is tried again", impairs=GROUPS)
+        else:
+            conditions.clear("nodes-group")
         where = self._settings.engine
         if self._trouble:
             conditions.report(

@@ -17,7 +17,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.coordinator.views.holds import SeenHolds, seen_holds
 from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.trials import SeenCanary, seen_canary
-from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.asks import Asks, NotOffered, Refused
 from muster.coordinator.web.pages.map_view import Holding
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
@@ -109,7 +109,10 @@ class Asking:
         if self._asks.leads() is None or not self._asks.sees_node():
             return None
         request = cluster_pb.DescribeClusterRequest()
-        answer = await self.call("DescribeCluster", request, cluster_pb.DescribeClusterResponse)
+        try:
+            answer = await self.call("DescribeCluster", request, cluster_pb.DescribeClusterResponse)
+        except NotOffered:
+            return None  # its nodes have no copies to tell of
         return None if answer.error_code else answer
 
     async def groups(self) -> Sequence[group_pb.ListedGroup]:

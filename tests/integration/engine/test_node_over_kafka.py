@@ -199,7 +199,7 @@ def test_records_are_refused_with_the_place_where_they_are(node: NodeProcess, ad
     where = node.settings["engine"].removeprefix("kafka://")
     with Producer(bootstrap_servers=node.address) as producer:
         producer.produce("orders", b"v")
-        with pytest.raises(ClientError, match=f"written and read in the Kafka cluster at {where}"):
+        with pytest.raises(ClientError, match=f"are written and read in the Kafka cluster at {where}"):
             producer.flush(PATIENCE_S)
     with Consumer(bootstrap_servers=node.address, group_id="reads", auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("orders", 0)])

@@ -25,8 +25,8 @@ class Elected(NamedTuple):
 
     epoch: the controller epoch that it wrote; epoch_version: the version of `/controller_epoch` by it, which each write
     checks. version: as read after the election. image: what this node knows as one of the cluster, if it does.
-    `NodesSeen`, `TopicsSeen` (complete) and the `AdminSeen` of what waits in ZooKeeper follow, read after the election;
-    the states when `effects.ReadStates` asks for them.
+    `NodesSeen`, `TopicsSeen` (complete), `DrainedSeen` and what waits in ZooKeeper (`ElectLeaders`, `Reassign`,
+    `DeleteTopics`) follow, read after the election; the states when `effects.ReadStates` asks for them.
     """
 
     node: int

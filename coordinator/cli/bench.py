@@ -43,15 +43,22 @@ def assignor_rows(only: str, java: Ask | None = None) -> Rows:
     return bench.measure(time.perf_counter, only, java=java)
 
 
-def coordinator_rows(only: str) -> Rows:
-    from muster.coordinator.bench import suite
+def in_words(rows: Iterator[Any]) -> Rows:
+    """What comes in the way of a benchmark is the error of its command."""
     from muster.coordinator.bench.processes import BenchFailed
+    from muster.coordinator.java import JavaNotFound
 
     try:
-        for row in suite.run(only):
-            yield row._asdict()
-    except BenchFailed as failure:
+        for row in rows:
+            yield row if isinstance(row, dict) else row._asdict()
+    except (BenchFailed, JavaNotFound) as failure:
         raise CommandError(str(failure)) from failure
+
+
+def coordinator_rows(only: str) -> Rows:
+    from muster.coordinator.bench import suite
+
+    return in_words(suite.run(only))
 
 
 def spark_rows(only: str) -> Rows:
@@ -59,15 +66,9 @@ def spark_rows(only: str) -> Rows:
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
-    from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.bench.spark import suite
-    from muster.coordinator.java import JavaNotFound
 
-    try:
-        for row in suite.run(only):
-            yield row._asdict()
-    except (BenchFailed, JavaNotFound) as failure:
-        raise CommandError(str(failure)) from failure
+    return in_words(suite.run(only))
 
 
 def wire_rows(only: str, place: str = "") -> Rows:
@@ -76,37 +77,21 @@ def wire_rows(only: str, place: str = "") -> Rows:
         import kafka  # noqa: F401
     except ImportError as missing:
         raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
-    from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.bench.wire import suite
-    from muster.coordinator.java import JavaNotFound
 
-    try:
-        for row in suite.run(only, place):
-            yield row._asdict()
-    except (BenchFailed, JavaNotFound) as failure:
-        raise CommandError(str(failure)) from failure
+    return in_words(suite.run(only, place))
 
 
 def cluster_rows(only: str, place: str = "") -> Rows:
     from muster.coordinator.bench.cluster import suite
-    from muster.coordinator.bench.processes import BenchFailed
-    from muster.coordinator.java import JavaNotFound
 
-    try:
-        for row in suite.run(only, place):
-            yield row._asdict()
-    except (BenchFailed, JavaNotFound) as failure:
-        raise CommandError(str(failure)) from failure
+    return in_words(suite.run(only, place))
 
 
 def growth_rows(only: str, small: bool = False) -> Rows:
     from muster.coordinator.bench.growth import suite
-    from muster.coordinator.bench.processes import BenchFailed
 
-    try:
-        yield from suite.run(only, small=small)
-    except BenchFailed as failure:
-        raise CommandError(str(failure)) from failure
+    return in_words(suite.run(only, small=small))
 
 
 SUITES: dict[str, Callable[[str], Rows]] = {

@@ -1,12 +1,12 @@
 """P3 to P5: what a record costs that three nodes keep, against one node alone on the same disk."""
 
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.bench.cluster.asking import Asking, Writer
 from muster.coordinator.bench.cluster.trio import Trio
+from muster.coordinator.bench.processes import Stopwatch
 from muster.coordinator.bench.wire.line import Line
 from muster.storage.records.batch import encode_turn
 
@@ -72,10 +72,10 @@ async def once(trio: Trio, asking: Asking) -> Cost:
         small = line.request("Produce", 9, Writer(asking, TOPIC).request())
         took: list[float] = []
         for number in range(WARM + ONE_BY_ONE):
-            began_s = time.perf_counter()
+            watch = Stopwatch()
             await line.pass_on(small)
             if number >= WARM:
-                took.append((time.perf_counter() - began_s) * 1_000)
+                took.append(watch.read() * 1_000)
         leader, everybody = used[writer.at], sum(used.values())
         return Cost(leader * 1_000 / megabytes, everybody * 1_000 / megabytes, statistics.median(took))
     finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.bench.cluster.asking import PAUSE_S, TRIES_S, Asking, Gone
 from muster.coordinator.bench.cluster.trio import Nodes, three_nodes
-from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
@@ -128,9 +128,9 @@ async def bare(connect: str) -> float:
         paths = [f"/bare/{number}" for number in range(UNITS)]
         await chunks(session, paths, lambda together, path: together.create(path, b"x" * 200))
         for _ in range(BARE_ROUNDS):
-            began = time.monotonic()
+            watch = Stopwatch()
             await chunks(session, paths, lambda together, path: together.set_data(path, b"y" * 200))
-            took_s.append(time.monotonic() - began)
+            took_s.append(watch.read())
         return statistics.median(took_s)
     finally:
         await session.close()

@@ -1,11 +1,10 @@
 """P7: a shard of a million records is taken over, from what its follower kept ready and from its log."""
 
 import threading
-import time
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.shard import Shard
@@ -85,6 +84,6 @@ def useless(shard: int, why: str) -> None:
 
 
 def seconds(job: LoadJob) -> float:
-    began_s = time.perf_counter()
+    watch = Stopwatch()
     job.run()
-    return time.perf_counter() - began_s
+    return watch.read()

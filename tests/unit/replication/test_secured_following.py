@@ -10,6 +10,7 @@ from muster.coordinator.cluster.image import ClusterState, Image, PartitionView,
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.secured import following as module
 from muster.coordinator.replication.secured.following import ANEW_AFTER_S, Following
+from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.words import (
     SecurityAsked,
     SecurityChange,
@@ -180,6 +181,57 @@ def test_nothing_is_written_while_it_is_not_known_what_is_there() -> None:
     follow(Told(anew(0, 2), read(2, records(0, "a"))), then)
     follow(Told(anew(0, 1), read(1, records(0, "a"))), then)
     assert found == [SecurityWritten(ErrorCode.LEADER_NOT_AVAILABLE), SecurityWritten(ErrorCode.NONE, 2)]
+
+
+class Fed:
+    """A leader that has what a test feeds it, one answer after the other; who wants the latest hears `ends`."""
+
+    def __init__(self) -> None:
+        self.fed: asyncio.Queue[SecurityRead] = asyncio.Queue()
+        self.ends: list[SecurityRead] = []
+
+    async def read(self, asked: SecurityAsked) -> SecurityRead:
+        return await self.fed.get() if asked.max_wait_ms else self.ends.pop(0)
+
+    async def write(self, changed: SecurityChanged) -> SecurityWritten:
+        raise AssertionError("nobody writes")
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_who_wants_the_latest_waits_until_all_of_it_is_in_force() -> None:
+    async def story() -> None:
+        leader, page, looks = Fed(), Page(), list[None]()
+        one = Following(ME, image(), leader, NoLinks, lambda: 0.0, lambda: looks.append(None))  # type: ignore[arg-type]
+        running = asyncio.create_task(one.run(page))
+        leader.ends = [anew(0, 2), read(1)]
+        latest = asyncio.create_task(one.latest())
+        await turns()
+        assert (latest.done(), len(leader.ends)) == (False, 1), "what is known here is not what is there"
+        for number, answer in enumerate((anew(0, 2), read(2, records(0, "a"))), 2):
+            leader.fed.put_nowait(answer)
+            await turns()
+            assert (latest.done(), len(looks)) == (False, number)
+        leader.fed.put_nowait(read(2, records(1, "b")))
+        async with asyncio.timeout(20):
+            await latest
+        assert (page.told, leader.ends) == (["begin", "a", "b", "complete"], [])
+        leader.ends = [read(3)]
+        latest = asyncio.create_task(one.latest())
+        await turns()
+        assert not latest.done()
+        leader.fed.put_nowait(read(3, records(2, "c")))
+        async with asyncio.timeout(20):
+            await latest
+        leader.ends = [SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        with pytest.raises(LinkError, match="the leader of __security-0 answers NOT_LEADER_OR_FOLLOWER"):
+            await one.latest()
+        running.cancel()
+
+    asyncio.run(story())
 
 
 def test_what_makes_one_state_of_another() -> None:

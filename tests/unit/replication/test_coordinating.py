@@ -34,6 +34,7 @@ class NotedEngine:
         def noted(*args: Any) -> Any:
             self.told.append((name, *(arg for arg in args if not (isinstance(arg, int) and arg >= AHEAD))))
             self.served = name == "load_shard" or (self.served and name != "leave")
+            return name == "opened"  # answers wait there
 
         return noted
 
@@ -73,9 +74,18 @@ class Stage:
         self.lost: list[int] = []
         self.coordinating.on_lost(self.lost.append)
         self.engine: Any = NotedEngine()
-        driver: Any = SimpleNamespace(wake=lambda: None)
+        self.wakes = 0
+        driver: Any = SimpleNamespace(wake=self.wake)
         self.coordinating.start(self.engine, driver, lambda: AHEAD + self.now_ms, warming)
         self.cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def woken(self) -> bool:
+        """Whether the driver takes a turn since this was last asked."""
+        wakes, self.wakes = self.wakes, 0
+        return wakes > 0
 
     def gain(self, epoch: int = EPOCH) -> None:
         self.cluster.leader.epoch = epoch
@@ -139,8 +149,10 @@ def test_g1_it_is_loaded_when_the_unit_is_gained_and_left_when_it_is_lost() -> N
         stage.prove(10_100)
         assert stage.coordinating.may_answer(NUMBER)
         assert stage.engine.take() == ["moved", "opened", "submit"], "the takeover is noted once it is served"
+        assert stage.woken()
         stage.lose()
         assert stage.engine.take() == ["leave"]
+        assert stage.woken(), "who waits there hears so"
         assert stage.lost == [NUMBER]
         assert not stage.coordinating.may_answer(NUMBER)
         assert not stage.coordinating.leads(NUMBER)
@@ -199,7 +211,10 @@ def test_g6_timers_stand_still_without_the_lease_and_move_before_they_run_again(
         stage.prove(10_100 + LEASE + 1_000)
         assert ("moved", NUMBER, 1_000) in stage.engine.told
         assert stage.engine.take() == ["moved", "opened"]
+        assert stage.woken(), "what was held is told"
         assert stage.coordinating.may_fire(NUMBER)
+        stage.settle()
+        assert (stage.engine.take(), stage.woken()) == ([], False), "nobody looks at it again while it has the lease"
 
     served()(story)
 
@@ -236,13 +251,14 @@ def test_g6_after_a_long_gap_it_is_let_go_of_and_loaded_anew() -> None:
 
 def test_g3_with_too_few_in_sync_the_engine_is_told_before_anything_is_appended() -> None:
     def story(stage: Stage) -> None:
+        stage.woken()
         stage.in_sync(1)
-        assert stage.engine.take() == ["starve"]
+        assert (stage.engine.take(), stage.woken()) == (["starve"], True)
         assert not stage.coordinating.may_answer(NUMBER)
         stage.in_sync(1)
-        assert stage.engine.take() == [], "once"
+        assert (stage.engine.take(), stage.woken()) == ([], False), "once"
         stage.in_sync(1, 2)
-        assert "feed" in stage.engine.take()
+        assert ("feed" in stage.engine.take(), stage.woken()) == (True, True)
 
     served()(story)
 

@@ -18,9 +18,11 @@ CONFIGS: Final[Mapping[str, str]] = {
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
     "segment.bytes": "104857600",
     "compression.type": "producer",
+    "message.timestamp.type": "LogAppendTime",
     "min.compaction.lag.ms": "3600000",
 }
-"""Of a state topic that is made; min.insync.replicas depends on how many copies there are (S7: the lag)."""
+"""Of a state topic that is made; min.insync.replicas depends on how many copies there are (S7: the lag). A broker
+forgets producers by the time stamps of what they wrote: by its own clock, not by that of a node."""
 
 LOOKED_AT: Final = ("cleanup.policy", "min.insync.replicas", "max.message.bytes")
 

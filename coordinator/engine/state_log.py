@@ -5,7 +5,7 @@ Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.ownersh
 
 from collections.abc import Iterator, Sequence
 
-from muster.coordinator.engine.writing import fitting
+from muster.coordinator.engine.writing import check_room, fitting
 from muster.coordinator.ownership.facts import Record
 from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
@@ -71,6 +71,10 @@ class StateLog:
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         self._turns.setdefault(shard, []).extend(fitting(shard, groups, ledger, self.batch_bytes))
+
+    def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
+        """Raises TooLarge for what `append` would refuse, of which group it is."""
+        check_room(shard, groups, self.batch_bytes)
 
     def flush(self, shards: Sequence[int]) -> None:
         """Kafka's acknowledgements come by themselves (A5)."""

@@ -31,19 +31,45 @@ def size_of(entry: Entry) -> int:
     return len(entry[0]) + len(entry[1] or b"")
 
 
+class TooLarge(LogFailed):
+    """Records of these groups have no room in any batch (S3)."""
+
+    def __init__(self, sentence: str, groups: frozenset[str]) -> None:
+        super().__init__(sentence)
+        self.groups = groups
+
+
 def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> list[Entry]:
     """What one turn writes, the ledger's records first and the group's last (S1).
 
-    An entry of the ledger that alone is too large is cut short. Raises LogFailed for a group's record that is: nothing
+    An entry of the ledger that alone is too large is cut short. Raises TooLarge for a group's record that is: nothing
     of the turn is kept then.
     """
-    for entry in groups:
-        if size_of(entry) + RECORD_BYTES > most:
-            raise LogFailed(
-                f"a record of a group of shard {shard} takes {size_of(entry)} bytes, and the state topic has room for "
-                f"{most - RECORD_BYTES} in one; raise max.message.bytes of that topic, or keep groups smaller"
-            )
+    check_room(shard, groups, most)
     return [*(each if size_of(each) + RECORD_BYTES <= most else cut(each, most) for each in ledger), *groups]
+
+
+def check_room(shard: int, groups: Sequence[Entry], most: int) -> None:
+    """Raises TooLarge."""
+    large = [entry for entry in groups if size_of(entry) + RECORD_BYTES > most]
+    if large:
+        names = frozenset(map(group_of, large))
+        raise TooLarge(
+            f"a record of group {min(names)!r} of shard {shard} takes {size_of(large[0])} bytes, and the state topic "
+            f"has room for {most - RECORD_BYTES} in one; raise max.message.bytes of that topic, or keep groups smaller",
+            names,
+        )
+
+
+def group_of(entry: Entry) -> str:
+    """Whose record it is: each key of a group's says so behind its kind.
+
+    >>> group_of((b"\\0\\2\\0\\1g", None, -1)), group_of((b"\\0", None, -1))
+    ('g', '')
+    """
+    key = entry[0]
+    size = int.from_bytes(key[2:4], "big")
+    return key[4 : 4 + size].decode("utf-8", "replace")
 
 
 def cut(entry: Entry, most: int) -> Entry:

@@ -40,6 +40,8 @@ class LedEngine(Engine):
     """See `Engine`; what it takes beside is named there."""
 
     _stepper: LedStepper
+    steps: type[LedStepper] = LedStepper
+    """What makes its stepper."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class LedEngine(Engine):
     def _make_stepper(
         self, log: GroupLog, slots: list[Slot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> LedStepper:
-        return LedStepper(
+        return self.steps(
             log,
             slots,
             reports,

@@ -1,18 +1,23 @@
-"""The engine of a node whose state is in somebody's Kafka: what it refuses unread, and what no load drops.
+"""The engine of a node whose state is in somebody's Kafka: what it refuses unread.
 
 A shard that is about to move takes nothing new (F8), and one with too much under way nothing that would add to it (A3).
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
+from muster.coordinator.core import events
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event, TurnedAway
+from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.writing import TooLarge
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.led.authority import Authority
 from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.led.stepper import LedStepper
+from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import ShardStatus, Slot
 
@@ -22,8 +27,30 @@ FULL: Final = (
     "try again shortly"
 )
 
-CommittedTo: TypeAlias = Mapping[tuple[str, bytes], int]
-"""How many positions there are, by topic and its id."""
+MAY_BE_LARGE: Final = (events.JoinGroup, events.SyncGroup, events.ConsumerHeartbeat, events.OffsetCommit)
+"""Requests that a record which is too large may be of."""
+
+
+class GatedStepper(LedStepper):
+    """Tells those whose group's record has no room in the log that it is theirs (S3). The shard goes all the same: what
+    was decided is in memory, and nowhere else."""
+
+    def _keep(
+        self, slot: Slot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
+    ) -> None:
+        try:
+            if isinstance(self._log, StateLog):
+                self._log.check_room(slot.index, groups)
+        except TooLarge as error:
+            self._tell(slot, error)
+        super()._keep(slot, records, groups, ledger, now_ms)
+
+    def _tell(self, slot: Slot, error: TooLarge) -> None:
+        for request_id, request in list(slot.unanswered.items()):
+            if isinstance(request, MAY_BE_LARGE) and request.group_id in error.groups:
+                del slot.unanswered[request_id]
+                refusal = refusal_reply(request, ErrorCode.GROUP_MAX_SIZE_REACHED, str(error))
+                self.answers.answer(type(request), request_id, refusal)
 
 
 class Gate(Authority, Protocol):
@@ -37,22 +64,10 @@ class Gate(Authority, Protocol):
 
 
 class GatedEngine(LedEngine):
-    """See `LedEngine`. on_committed_to: hears of each load to which topics it has positions.
-
-    A load drops none of them: that this node was told of no such topic is no proof that it is gone (T4).
-    """
+    """See `LedEngine`."""
 
     _authority: Gate
-
-    def __init__(
-        self,
-        *args: Any,
-        authority: Gate,
-        on_committed_to: Callable[[CommittedTo], None] = lambda committed_to: None,
-        **kwargs: Any,
-    ) -> None:
-        self._on_committed_to = on_committed_to
-        super().__init__(*args, authority=authority, **kwargs)
+    steps = GatedStepper
 
     def settled(self, shard: int) -> bool:
         """One that is dealt to this node is taken first, and loaded then."""
@@ -75,9 +90,3 @@ class GatedEngine(LedEngine):
         if self._authority.has_room(slot.index) or slot.core is None or slot.core.writes_nothing(event):
             return None
         return refusal_reply(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FULL)
-
-    def loaded(self, job: LoadJob, now_ms: int) -> None:
-        committed_to, job.report.committed_to = job.report.committed_to, {}
-        super().loaded(job, now_ms)
-        if committed_to:
-            self._on_committed_to(committed_to)

@@ -139,7 +139,8 @@ class KafkaSide:
             on_status(shard, status, why)
 
         timeout_ms = self._settings.offsets_commit_timeout_ms
-        return GatedEngine(*args, authority=self.owning, commit_timeout_ms=timeout_ms, on_status=told, **given)
+        given |= {"authority": self.owning, "commit_timeout_ms": timeout_ms, "on_orphans": self.topics.recalled}
+        return GatedEngine(*args, on_status=told, **given)
 
     def coordinate(
         self,

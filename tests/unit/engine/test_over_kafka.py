@@ -263,6 +263,7 @@ def test_a_topic_that_is_missing_is_made() -> None:
         "max.message.bytes": "8388608",
         "segment.bytes": "104857600",
         "compression.type": "producer",
+        "message.timestamp.type": "LogAppendTime",
         "min.compaction.lag.ms": "3600000",
         "min.insync.replicas": "2",
     }

@@ -1,4 +1,4 @@
-"""What an engine over a Kafka refuses unread, and what a load of it does not drop."""
+"""What an engine over a Kafka refuses."""
 
 from collections.abc import Collection
 from itertools import count
@@ -6,8 +6,10 @@ from itertools import count
 from muster.coordinator.core.effects import HeartbeatReply, OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.events import Heartbeat, OffsetCommit, OffsetFetch, Request, TopicsChanged
 from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.server.engined.gated import CommittedTo, GatedEngine
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.engined.gated import GatedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 ids = count(1)
@@ -47,10 +49,7 @@ class Stage:
     def __init__(self, log: MemoryGroupLog | None = None) -> None:
         self.log = log or MemoryGroupLog(1)
         self.authority = Everybody()
-        self.committed_to: list[CommittedTo] = []
-        self.engine = GatedEngine(
-            self.log, 1, Limits(), authority=self.authority, on_committed_to=self.committed_to.append
-        )
+        self.engine = GatedEngine(self.log, 1, Limits(), authority=self.authority)
         self.engine.submit_all(TopicsChanged({"orders": 1}, ids={"orders": b"1" * 16}))
         self.engine.load_shard(0, 0)
         self.settle()
@@ -104,22 +103,33 @@ def test_a_shard_that_moves_takes_nothing_new() -> None:
         assert told.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_load_drops_no_positions_of_topics_that_this_node_was_not_told_of() -> None:
-    log = MemoryGroupLog(1)
-    stage = Stage(log)
-    stage.ask(commit("hidden"))
-    stage.ask(commit("orders"))
-    again = Stage(log)
-    assert [dict(told) for told in again.committed_to] == [{("hidden", b""): 1, ("orders", b"1" * 16): 1}]
-    found = again.ask(OffsetFetch(next(ids), "g", [("hidden", 0)]))
-    assert isinstance(found, OffsetFetchReply)
-    position = found.offsets[("hidden", 0)]
-    assert position is not None
-    assert position.offset == 7
-
-
 def test_one_that_is_dealt_to_this_node_and_not_taken_yet_is_waited_for() -> None:
     engine = GatedEngine(MemoryGroupLog(1), 1, Limits(), authority=Everybody())
     assert not engine.settled(0)
     engine.load_shard(0, 0)
     assert engine.settled(0)
+
+
+def test_whose_group_has_no_room_in_the_log_hears_so_and_nothing_of_it_is_kept() -> None:
+    """S3: the shard goes with it, for what was decided is in memory; it is read again as it was."""
+    log = StateLog(400)
+    log.ready(0)
+    authority = Everybody()
+    engine = GatedEngine(log, 1, Limits(), authority=authority)
+    engine.load_shard(0, 0)
+    engine.submit_all(TopicsChanged({"orders": 1}))
+    large = OffsetCommit(next(ids), "g", "", None, -1, {("orders", 0): CommittedOffset(7, metadata="m" * 500)})
+    other = OffsetCommit(next(ids), "h", "", None, -1, {("orders", 0): CommittedOffset(7)})
+    for request in (large, other):
+        engine.submit(0, request)
+    engine.turn(0)
+    told = dict(engine.take_released().replies)
+    refused, sent_on = told[large.request_id], told[other.request_id]
+    assert isinstance(refused, OffsetCommitReply)
+    assert isinstance(sent_on, OffsetCommitReply)
+    assert refused.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "a record of group 'g' of shard 0" in refused.message
+    assert "raise max.message.bytes of that topic" in refused.message
+    assert sent_on.code is ErrorCode.NOT_COORDINATOR
+    assert engine.status(0) is ShardStatus.FAILED
+    assert log.turn(0) == []

@@ -49,6 +49,11 @@ class Numbered:
         """Returns once all that was begun is acknowledged, or has failed."""
         assert self._producer.flush(PATIENCE_S) == 0
 
+    def acknowledged(self) -> int:
+        """How many are by now."""
+        self._producer.poll(0)
+        return len(self.acked)
+
     def _answered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failed.append(str(error))

@@ -120,7 +120,7 @@ def test_a_leader_without_its_followers_acknowledges_nothing_until_it_has_them_a
     cuts.cut(leader, *others)
     work.begin(600)
     led = {partition for partition in range(6) if work.leader_of(partition) == leader}
-    until(lambda: bool(work._producer.poll(0.05)) or len(work.acked) >= acked + (6 - len(led)) * 100, nodes.log_tail)
+    until(lambda: work.acknowledged() >= acked + (6 - len(led)) * 100, nodes.log_tail)
     assert {partition for partition, offset in list(work.acked)[acked:]} & led == set()
     cuts.mend()
     work.finish()

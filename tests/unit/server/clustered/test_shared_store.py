@@ -111,6 +111,21 @@ def test_what_came_in_between_and_is_about_others_is_no_hindrance(tmp_path: Path
     play(tmp_path, leader, lambda store: stores.append(store) or story(store))  # type: ignore[func-returns-value]
 
 
+def test_what_came_in_between_is_taken_in_before_it_is_written_again(tmp_path: Path) -> None:
+    async def story(store: SharedStore) -> None:
+        leader.reached = asyncio.Event()
+        writing = asyncio.create_task(store.write(MINE))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert leader.written == [MINE], "it would be refused by the same word again"
+        leader.reached.set()
+        await writing
+        assert leader.written == [MINE, MINE]
+
+    leader = Leader(refused(ErrorCode.INVALID_UPDATE_VERSION), DONE)
+    play(tmp_path, leader, story)
+
+
 def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
     seen: list[bytes | None] = []
 

@@ -100,4 +100,5 @@ class KafkaUpkeep:
         while True:
             await asyncio.sleep(TICK_S)
             self._side.watching.look(self._side.owning, self._conditions, self._clock.now_ms())
+            self._side.oddities.look(self._conditions)
             self._conditions.current()  # what has run out is told, though nobody asks

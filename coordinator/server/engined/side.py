@@ -28,6 +28,7 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.engined.gated import GatedEngine
 from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
+from muster.coordinator.server.engined.oddities import Oddities
 from muster.coordinator.server.engined.records import UpstreamRecords
 from muster.coordinator.server.engined.watching import Watching
 from muster.coordinator.server.node.endings import IdInUse
@@ -56,6 +57,7 @@ class KafkaSide:
     owning: Owning
     topics: Topics
     ends: Ends
+    oddities: Oddities
     view: DealtView
     """Which node has which shard."""
     admin: None = None
@@ -130,6 +132,13 @@ class KafkaSide:
             on_bug=self._failed,
         )
         self.view = self._nodes.view
+        self.oddities = Oddities(
+            self.upstream,
+            self.topics,
+            shards=self.shards,
+            mine=lambda shard: shard in self.owning.shards.stages(),
+            gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+        )
 
     def engine(self, *args: Any, on_status: Callable[[int, ShardStatus, str], None], **given: Any) -> GatedEngine:
         """Takes what `Engine` takes."""
@@ -158,6 +167,7 @@ class KafkaSide:
         self.owning.start(engine, driver.wake)
         self._nodes.start()
         self.topics.start()
+        self.oddities.start()
         self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
 
     async def _enter(self, nodes: NodesGroup) -> None:
@@ -208,6 +218,8 @@ class KafkaSide:
             await self._nodes.stop()
         if hasattr(self, "owning"):
             await self.owning.stop()
+        if hasattr(self, "oddities"):
+            await self.oddities.stop()
         if hasattr(self, "topics"):
             await self.topics.stop()
         self.upstream.close()

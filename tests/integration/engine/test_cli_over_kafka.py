@@ -2,35 +2,30 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from muster.coordinator.cli.main import main
 from muster.coordinator.client import Admin
 from muster.coordinator.client.types import OffsetAndMetadata
+from tests.support.engine.served import make_topics, over
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
 PATIENCE_S = 60
+TRIES = 400
 OWN = ["--set", "engine.kafka.cluster=cli", "--set", "offsets.topic.num.partitions=4"]
 SMALL = [*OWN, "--set", "engine.kafka.state.replication.factor=1"]
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A Muster with topics of the same names; where its groups' state lies makes no difference here."""
-    with running_node(tmp_path_factory.mktemp("muster")) as node:
+@pytest.fixture
+def muster(kafka: str, tmp_path: Path) -> Iterator[NodeProcess]:
+    make_topics(kafka, {"moves": 3})
+    with running_node(tmp_path, over(kafka, "moving")) as node:
         yield node
-
-
-def topic_in_both(kafka: str, muster: NodeProcess, name: str) -> str:
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(PATIENCE_S)
-    with Admin({"bootstrap.servers": muster.address}) as here:
-        here.create_topic(name, 3)
-    return name
 
 
 def committed(kafka: str, group: str, topic: str, *offsets: int) -> None:
@@ -41,6 +36,18 @@ def committed(kafka: str, group: str, topic: str, *offsets: int) -> None:
         asynchronous=False,
     )
     reader.close()
+
+
+def member(kafka: str, group: str, client: str, topic: str) -> Consumer:
+    """A consumer that has its partitions, at the real broker."""
+    reader = Consumer({"bootstrap.servers": kafka, "group.id": group, "client.id": client})
+    there: list[object] = []
+    reader.subscribe([topic], on_assign=lambda *_: there.append(_))
+    for _ in range(TRIES):
+        reader.poll(0.1)
+        if there:
+            return reader
+    raise AssertionError("nothing was assigned")
 
 
 def test_init_and_status(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,15 +66,11 @@ def test_init_and_status(kafka: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    topic = topic_in_both(kafka, muster, "moves")
+    topic = "moves"
     for group, offset in (("moves-a", 5), ("moves-b", 6)):
         committed(kafka, group, topic, offset, offset + 1)
     both = ["--engine", f"kafka://{kafka}", "--bootstrap", muster.address]
-    reader = Consumer({"bootstrap.servers": kafka, "group.id": "moves-busy", "client.id": "busy"})
-    there: list[object] = []
-    reader.subscribe([topic], on_assign=lambda *_: there.append(_))
-    while not there:
-        reader.poll(0.1)
+    reader = member(kafka, "moves-busy", "busy", topic)
     assert main(["engine", "adopt", *both, "moves-busy"]) == 5
     assert "the group moves-busy has members upstream: busy at /127.0.0.1" in capsys.readouterr().err
     assert main(["engine", "adopt", *both, "--all", "moves-.*", "-o", "json", "--dry-run"]) == 5
@@ -95,3 +98,20 @@ def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.Captu
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("moves-a")])
     found = asked["moves-a"].result(PATIENCE_S).topic_partitions
     assert {(each.partition, each.offset) for each in found} == {(0, 50), (1, 6)}
+
+
+def test_x9_who_reads_past_muster_is_told(kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_topics(kafka, {"past": 1})
+    reader = member(kafka, "past-muster", "sneaks", "past")
+    try:
+        with running_node(tmp_path, over(kafka, "guarded")) as node:
+            told = ""
+            for _ in range(TRIES):
+                main(["doctor", "--bootstrap", node.address, "--over", "0", "-o", "json"])
+                told = capsys.readouterr().out
+                if "foreign-members" in told:
+                    break
+                reader.poll(0.1)
+            assert "past-muster (sneaks at /127.0.0.1)" in told
+    finally:
+        reader.close()

@@ -1,0 +1,91 @@
+"""What of the upstream is not as it should be, for operators: topics that answers leave out, members past this node."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster.coordinator.engine.groups.guard import Foreign, Guard, sentence_of
+from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.journal.reports import report_contained
+
+PATIENCE_MS: Final = 30_000
+"""How much longer than a deleted topic takes to be known as such one is left out before somebody is told."""
+
+NAMED: Final = 5
+
+UNSEEN: Final = "topics-unseen"
+FOREIGN: Final = "foreign-members"
+
+
+class Oddities:
+    """`start` and `stop`; `look` every now and then."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        topics: Topics,
+        *,
+        shards: int,
+        mine: Callable[[int], bool],
+        ours: Callable[[str], bool] = lambda group: True,
+        gone_after_ms: int,
+    ) -> None:
+        """mine: whether a shard is this node's: of each group one node tells. ours: whether a group is Muster's."""
+        self._topics = topics
+        self._mine = lambda group: mine(partition_for(group, shards))
+        self._guard = Guard(
+            upstream,
+            ours,
+            on_bug=lambda error: report_contained("looking for members past this node", _as_exception(error)),
+        )
+        self._patience_ms = gone_after_ms + PATIENCE_MS
+
+    def start(self) -> None:
+        self._guard.start()
+
+    async def stop(self) -> None:
+        await self._guard.stop()
+
+    @property
+    def foreign(self) -> Mapping[str, Foreign]:
+        """Groups of this node's shards that have members upstream."""
+        return {group: found for group, found in self._guard.found.items() if self._mine(group)}
+
+    @property
+    def unseen(self) -> list[str]:
+        """Topics that answers leave out for long, and that are planned with."""
+        return sorted(name for name, for_ms in self._topics.unseen().items() if for_ms > self._patience_ms)
+
+    def look(self, conditions: Conditions) -> None:
+        tell(conditions, UNSEEN, sentence_of_unseen(self.unseen))
+        tell(conditions, FOREIGN, sentence_of(self.foreign))
+
+
+def tell(conditions: Conditions, name: str, sentence: str) -> None:
+    if sentence:
+        conditions.report(name, sentence)
+    else:
+        conditions.clear(name)
+
+
+def sentence_of_unseen(names: list[str]) -> str:
+    """Empty where there is nothing to tell.
+
+    >>> sentence_of_unseen(["orders"]).partition(":")[0]
+    'the upstream does not tell of 1 topic that groups read here, and does not say either that it is gone'
+    """
+    if not names:
+        return ""
+    many = "1 topic" if len(names) == 1 else f"{len(names)} topics"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"the upstream does not tell of {many} that groups read here, and does not say either that "
+        f"{'it is' if len(names) == 1 else 'they are'} gone: {', '.join(names[:NAMED])}{more}. They are planned with "
+        "as before; look whether Muster's login may still describe them (`muster engine acls`)"
+    )
+
+
+def _as_exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(repr(error))

@@ -34,7 +34,7 @@ class Oddities:
     ) -> None:
         """mine: whether a shard is this node's: of each group one node tells. ours: whether a group is Muster's."""
         self._topics = topics
-        self._mine = lambda group: mine(partition_for(group, shards))
+        self._mine, self._shards = mine, shards
         self._guard = Guard(
             upstream,
             ours,
@@ -51,7 +51,10 @@ class Oddities:
     @property
     def foreign(self) -> Mapping[str, Foreign]:
         """Groups of this node's shards that have members upstream."""
-        return {group: found for group, found in self._guard.found.items() if self._mine(group)}
+        return {group: found for group, found in self._guard.found.items() if self._is_mine(group)}
+
+    def _is_mine(self, group: str) -> bool:
+        return self._mine(partition_for(group, self._shards))
 
     @property
     def unseen(self) -> list[str]:

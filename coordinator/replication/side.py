@@ -25,12 +25,14 @@ from muster.coordinator.replication.copies.fetch_desk import FetchDesk
 from muster.coordinator.replication.copies.fetching import Fetching
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.logs import StoredLogs
+from muster.coordinator.replication.copies.mending import Mending
 from muster.coordinator.replication.copies.polling import Polling
 from muster.coordinator.replication.elections.ledger import Ledger
 from muster.coordinator.replication.tasks import Tasks
 from muster.coordinator.replication.wire.door import NodeDoor
 from muster.coordinator.replication.wire.links import Calling, Links, address_in
 from muster.storage.broker.broker import Broker
+from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.transport.tls import Tls
@@ -90,6 +92,7 @@ class ClusterSide:
         self.committing = Committing(self.replicas)
         self.keeping = Keeping(self.replicas)
         self.starting = Starting(self.replicas)
+        self._mending = Mending(self.replicas, self.logs, PRIVATE_TOPICS)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Never done but with an error: a mistake of the program, by which the node may not go on (exit code 1)."""
         self._flushing = Flushing(self.logs.get, self._flushed, self._failed)
@@ -372,6 +375,7 @@ class ClusterSide:
         while True:
             await asyncio.sleep(min(self._settings.replica_lag_time_max_ms, self._around.session_ms) / LOOKS / 1000)
             self.replicas.look(self._now_ms())
+            self._mending.look(self._now_ms())
             self.replicas.look_around(self._around.session_ms, self._now_ms(), in_touch=self._around.in_touch())
             self.settle()
 

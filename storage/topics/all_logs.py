@@ -62,7 +62,10 @@ def open_all(
 
 
 def _gone(directory: str, tp: TopicPartition) -> StorageError:
-    return StorageError(f"The directory {directory} of partition {tp[0]}-{tp[1]} is gone. Restore it from a copy.")
+    return StorageError(
+        f"The directory {directory} of partition {tp[0]}-{tp[1]} is gone. Restore it from a copy; in a cluster it is "
+        "made anew from another node's, once nobody counts on this one."
+    )
 
 
 def _flush_found(files: Files, data_dir: str, logs: Sequence[Log]) -> None:

@@ -218,6 +218,8 @@ class Hosting(Topics):
         records that are not on the disk.
         """
         tp = topic, partition
+        if self.is_gone(*tp):
+            raise self._broken[tp]
         with self._changing:
             failed = self._logs.get(tp) or self._private_logs.get(tp)
             if failed is not None and failed.failure is None:
@@ -233,6 +235,11 @@ class Hosting(Topics):
             self._adopt([log])
         if failed is not None and log.settings.flush_messages == 1:
             self.truncate(topic, partition, max(failed.durable_offset, log.start_offset))
+
+    def is_gone(self, topic: str, partition: int) -> bool:
+        """Whether a partition that is held, and could not be opened, has no directory: nothing of it can be lost."""
+        tp = topic, partition
+        return tp in self._broken and not self._files.is_dir(directory_of(self.data_dir, tp))
 
     def no_room(self, wanted: int) -> str:
         """Why so many bytes more find no room on the disk; "" while they do, or where that cannot be told. Blocks for

@@ -292,6 +292,10 @@ class StoredLogs:
         """See `Logs.no_room`."""
         return self._broker.no_room(wanted)
 
+    def is_gone(self, place: TopicPartition) -> bool:
+        """Whether nothing is left of a copy that is to be here."""
+        return self._broker.is_gone(*place)
+
     def give_up(self, place: TopicPartition) -> None:
         """Have no copy of it any more. Raises LogBroken."""
         self._open.pop(place, None)

@@ -147,21 +147,9 @@ class BrokerGroupLog:
             end = self._broker.end_offset(topic, shard)
             while offset < end:
                 fetched = self._fetch(topic, shard, offset)
-                next_offset = offset
-                for batch in read_batches(fetched.records):
-                    next_offset = batch.next_offset
-                    if not batch.crc_ok:
-                        yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
-                        continue
-                    if batch.lost:
-                        yield Damage(batch.base_offset, lost(batch), batch.next_offset, given_up=True)
-                        continue
-                    records = () if batch.control else batch.records()
-                    yield from (
-                        KeyValue(record.key or b"", record.value, record.offset)
-                        for record in records
-                        if record.offset >= offset
-                    )
+                batches = list(read_batches(fetched.records))
+                yield from records_from(offset, batches)
+                next_offset = batches[-1].next_offset if batches else offset
                 if next_offset <= offset:
                     raise OSError(f"nothing can be read at offset {offset}, but it ends at {end}")
                 offset = next_offset
@@ -172,6 +160,19 @@ class BrokerGroupLog:
 
     def _fetch(self, topic: str, shard: int, offset: int) -> Fetched:
         return self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
+
+
+def records_from(offset: int, batches: Iterable[BatchView]) -> Iterator[KeyValue | Damage]:
+    """What batches of an internal topic have from an offset on; of a damaged one that it is, and why."""
+    for batch in batches:
+        if not batch.crc_ok:
+            yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
+        elif batch.lost:
+            yield Damage(batch.base_offset, lost(batch), batch.next_offset, given_up=True)
+        elif not batch.control:
+            for record in batch.records():
+                if record.offset >= offset:
+                    yield KeyValue(record.key or b"", record.value, record.offset)
 
 
 def lost(batch: BatchView) -> str:

@@ -1,16 +1,16 @@
 """One half of a shard, read as it grows: what its leader has written, and this node has copied."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.runtime.group_log import lost
+from muster.coordinator.runtime.group_log import records_from
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs import replica
 from muster.storage.logs.log import Log
-from muster.storage.records.batch import BatchView, read_batches, wrong_checksum
+from muster.storage.records.batch import read_batches
 
 PORTION_BYTES: Final = 128 << 10
 """Of whole batches, at least one."""
@@ -71,15 +71,3 @@ class StoredTail:
     @property
     def _name(self) -> str:
         return "{}-{}".format(*self._place)
-
-
-def records_from(offset: int, batches: Sequence[BatchView]) -> Iterator[KeyValue | Damage]:
-    for batch in batches:
-        if not batch.crc_ok:
-            yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
-        elif batch.lost:
-            yield Damage(batch.base_offset, lost(batch), batch.next_offset, given_up=True)
-        elif not batch.control:
-            for record in batch.records():
-                if record.offset >= offset:
-                    yield KeyValue(record.key or b"", record.value, record.offset)

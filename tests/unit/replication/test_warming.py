@@ -7,10 +7,11 @@ import pytest
 from muster.coordinator.cluster.facts import OFFSETS, TopicPartition
 from muster.coordinator.core.types import Limits
 from muster.coordinator.replication.copies.logs import StoredLog
-from muster.coordinator.replication.shards.tail import StoredTail, records_from
+from muster.coordinator.replication.shards.tail import StoredTail
 from muster.coordinator.replication.shards.warming import MOST_BEGINNINGS, Warming
+from muster.coordinator.runtime.group_log import records_from
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
-from muster.storage.records.batch import read_batches
+from muster.storage.records.batch import encode_batch, lost_records, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.tiny_shard import TinyShard
 from tests.support.warm_logs import FollowedLog, MemoryTail
@@ -47,6 +48,7 @@ class Followed:
 
 def test_g8_what_is_committed_comes_once_and_the_rest_when_it_is_asked_for() -> None:
     copy = Followed()
+    assert copy.tail.stands()
     assert not copy.tail.behind
     assert copy.given() == []
     copy.copied(b"a", b"b")
@@ -107,8 +109,16 @@ def test_what_is_damaged_is_told_as_such() -> None:
     flipped[flipped.index(b"aaaa")] ^= 1
     damage, sound = records_from(0, list(read_batches(bytes(flipped))))
     assert isinstance(damage, Damage)
-    assert "checksum" in damage.sentence
+    assert ("checksum" in damage.sentence, damage.given_up) == (True, False)
     assert isinstance(sound, KeyValue)
+
+
+def test_what_an_operator_took_out_is_told_as_given_up_and_what_lies_before_is_left_out() -> None:
+    pairs = encode_batch([(0, b"k0", b"v0", ()), (0, b"k1", b"v1", ())], base_offset=3)
+    taken, left = records_from(4, list(read_batches(lost_records(0, 3, 0) + bytes(pairs))))
+    assert isinstance(taken, Damage)
+    assert (taken.offset, taken.next_offset, taken.given_up) == (0, 3, True)
+    assert left == KeyValue(b"k1", b"v1", 4)
 
 
 def test_a_log_that_is_not_here_cannot_be_followed() -> None:

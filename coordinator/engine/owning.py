@@ -5,6 +5,7 @@ the engine back waits for the loop's next round.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
@@ -50,12 +51,14 @@ class Owning:
         on_served: Callable[[ef.Report, int], None] = lambda report, shard: None,
         on_fenced: Callable[[int], None] = lambda shard: None,
         on_lost: Callable[[int, str], None] = lambda shard, why: None,
+        on_acked: Callable[[float], None] = lambda seconds: None,
         on_stop: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """now_ms: the engine's clock, which never goes back; wall_ms: what records are stamped with. on_served hears of
         each shard that is served and how it was taken, on_fenced of one that somebody else writes, on_lost of one that
-        is served no more, on_stop why the process must end, on_bug of a mistake of the program."""
+        is served no more, on_acked after how many seconds a request to write was answered, on_stop why the process must
+        end, on_bug of a mistake of the program."""
         self._upstream = upstream
         self._log = log
         self._topic = topic
@@ -66,6 +69,7 @@ class Owning:
         self._on_served = on_served
         self._on_fenced = on_fenced
         self._on_lost = on_lost
+        self._on_acked = on_acked
         self._on_stop = on_stop
         self._on_bug = on_bug
         self.on_let_go: Callable[[int], None] = lambda token: None
@@ -183,7 +187,7 @@ class Owning:
         async def ask() -> None:
             leader = await self._leader(effect.shard)
             told = (await records.ends(self._upstream, leader, [place])).get(place, records.Written(7))
-            await self._told(told.code)
+            await self._told("ListOffsets", told.code)
             self.step(ev.EndTold(effect.shard, effect.request, told.code, told.offset))
 
         self._ask(effect.shard, effect.request, ask())
@@ -197,7 +201,7 @@ class Owning:
             if told is None:
                 self.step(ev.Failed(shard, request, "the answer leaves it out"))
                 return
-            await self._told(told.code)
+            await self._told("Fetch", told.code)
             batches = await decoded(told.batches)
             after = told.batches[-1].next_offset if told.batches else effect.offset
             self.step(ev.Fetched(shard, request, told.code, batches, after, told.start_offset))
@@ -206,14 +210,17 @@ class Owning:
 
     def _produce(self, effect: ef.Produce) -> None:
         async def ask() -> None:
-            stamp = self._wall_ms()
+            stamp, began_s = self._wall_ms(), time.perf_counter()
             sent = {(self._topic, batch.shard): wire_of(batch, stamp) for batch in effect.batches}
             try:
                 told = await records.produce(self._upstream, effect.broker, sent, effect.timeout_ms)
             except UpstreamError as error:
                 self.step(ev.ProduceLost(effect.broker, effect.request, str(error)))
                 return
+            self._on_acked(time.perf_counter() - began_s)
             results = {shard: Acked(each.code, each.offset) for (_, shard), each in told.items()}
+            for each in told.values():
+                self._upstream.count("Produce", each.code)
             self.step(ev.Produced(effect.broker, effect.request, results))
             for shard, result in results.items():
                 if result.code in FENCED:
@@ -242,8 +249,9 @@ class Owning:
             await self._upstream.refresh([self._topic])
             return self._upstream.leader(self._topic, shard)
 
-    async def _told(self, code: int) -> None:
+    async def _told(self, api: str, code: int) -> None:
         """A leader that says no may not lead any more: who does is learned before it is asked again."""
+        self._upstream.count(api, code)
         if code:
             await self._upstream.refresh([self._topic])
 

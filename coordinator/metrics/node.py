@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from muster.coordinator.metrics.cluster import ClusterFigures
+from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.metrics.instruments import Instruments, Timing
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.table import FAMILIES, Level
@@ -55,6 +56,8 @@ class NodeFigures:
     """How many, by door and address."""
     cluster: ClusterFigures | None = None
     """None of a node on its own."""
+    engine: EngineFigures | None = None
+    """None of a node that is not over somebody's Kafka."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -114,6 +117,8 @@ def families(
     yield from counted(instruments, rebalances, code_name)
     if figures.cluster is not None:
         yield from of_cluster(figures.cluster)
+    if figures.engine is not None:
+        yield from of_engine(figures.engine)
     for collector in CONTEXT:
         yield from collector.collect()
 
@@ -132,6 +137,20 @@ def of_cluster(figures: ClusterFigures) -> Iterator[Metric]:
     yield counter(stats + "leaderelection_seconds_total", {(): figures.elections_s})
     yield counter(stats + "uncleanleaderelections_total", {(): figures.unclean})
     yield counter("muster_unclean_undone_records_total", {(): figures.undone})
+
+
+def of_engine(figures: EngineFigures) -> Iterator[Metric]:
+    yield histogram("muster_engine_append_seconds", {(): figures.appends})
+    unacked: Values = {(str(shard),): size for shard, size in sorted(figures.unacked.items())}
+    yield gauge("muster_engine_unacked_bytes", unacked)
+    yield gauge("muster_engine_owned_shards", {(): figures.owned})
+    yield counter("muster_engine_fenced_total", {(): figures.fenced})
+    yield counter("muster_engine_void_records_total", {(): figures.voids})
+    yield counter("muster_engine_upstream_errors_total", {(*key,): count for key, count in figures.errors.items()})
+    yield counter("muster_engine_proxy_bytes_total", by_word(figures.proxied))
+    yield gauge("muster_engine_proxy_connections", {(): figures.proxy_connections})
+    yield gauge("muster_engine_foreign_members", by_word(figures.foreign_members))
+    yield gauge("muster_engine_topics_unseen", {(): figures.topics_unseen})
 
 
 def counted(

@@ -362,7 +362,71 @@ OF_CLUSTER: Final = (
 )
 """Of a node of a cluster, by the names that Kafka's JMX beans have in Prometheus; a node on its own has none."""
 
-FAMILIES: Final[dict[str, Family]] = {family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER)}
+OF_ENGINE: Final = (
+    Family(
+        "muster_engine_append_seconds",
+        HISTOGRAM,
+        NODE,
+        (),
+        "Seconds until Kafka acknowledged what this node's shards wrote, a request each.",
+    ),
+    Family(
+        "muster_engine_unacked_bytes",
+        GAUGE,
+        NODE,
+        ("shard",),
+        "Bytes that a shard of this node wrote and that are not acknowledged yet.",
+    ),
+    Family("muster_engine_owned_shards", GAUGE, NODE, (), "Shards of groups that this node serves."),
+    Family(
+        "muster_engine_fenced_total",
+        COUNTER,
+        NODE,
+        (),
+        "Times that another node's producer has fenced a shard of this one.",
+    ),
+    Family(
+        "muster_engine_void_records_total",
+        COUNTER,
+        NODE,
+        (),
+        "Records passed over as shards were read: somebody who owned them no more had written them.",
+    ),
+    Family(
+        "muster_engine_upstream_errors_total",
+        COUNTER,
+        NODE,
+        ("api", "code"),
+        "Questions to that Kafka that got no answer (UNREACHED), or a code.",
+    ),
+    Family(
+        "muster_engine_proxy_bytes_total",
+        COUNTER,
+        NODE,
+        ("direction",),
+        "Bytes of Kafka clients that passed this node, to that Kafka (up) and from it (down).",
+    ),
+    Family("muster_engine_proxy_connections", GAUGE, NODE, (), "Kafka clients' connections that pass this node."),
+    Family(
+        "muster_engine_foreign_members",
+        GAUGE,
+        NODE,
+        ("group",),
+        "Members that a group of Muster's has in that Kafka itself: it is in two halves.",
+    ),
+    Family(
+        "muster_engine_topics_unseen",
+        GAUGE,
+        NODE,
+        (),
+        "Topics that groups read and that Kafka's answers leave out, though nobody said that they are gone.",
+    ),
+)
+"""Of a node over somebody's Kafka; no other node has them."""
+
+FAMILIES: Final[dict[str, Family]] = {
+    family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER, *OF_ENGINE)
+}
 
 FINENESS: Final = (Level.GROUP, Level.TOPIC, Level.PARTITION)
 

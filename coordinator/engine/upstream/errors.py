@@ -47,6 +47,15 @@ class Refused(UpstreamError):
         self.code = code
 
 
+def name_of(code: int) -> str:
+    """A code's name, or its number where it has none here.
+
+    >>> name_of(47), name_of(999)
+    ('INVALID_PRODUCER_EPOCH', '999')
+    """
+    return NAMES.get(code, str(code))
+
+
 def named_code(code: int) -> str:
     """A code of Kafka's, for people.
 

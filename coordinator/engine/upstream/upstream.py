@@ -1,6 +1,7 @@
 """Asks the upstream: any broker, the leader of a partition, the coordinator of a transaction or of a group."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -10,6 +11,7 @@ from muster.coordinator.engine.upstream.errors import (
     Refused,
     Unreached,
     UpstreamError,
+    name_of,
     named,
 )
 from muster.coordinator.engine.upstream.line import Line
@@ -28,6 +30,10 @@ TRANSACTION: Final = 1
 MOST_TOPICS: Final = 1_000
 """That one Metadata request may name."""
 
+ANY: Final = "any"
+UNREACHED: Final = -1_000
+"""In the place of a code: no answer."""
+
 PAUSE_S: Final = 0.2
 """Before something is asked for again."""
 
@@ -39,8 +45,15 @@ class Upstream:
         self.reach = reach
         self.view = View()
         self.lines = Lines(reach)
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """By API (ANY: of any broker) and code's name, since the beginning."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: dict[tuple[str, ...], asyncio.Future[View]] = {}
+
+    def count(self, api: str, code: int) -> None:
+        """An API was answered with this code, or not at all. 0 is none."""
+        if code:
+            self.errors[api, "UNREACHED" if code == UNREACHED else name_of(code)] += 1
 
     def close(self) -> None:
         self.lines.close()
@@ -106,6 +119,7 @@ class Upstream:
             try:
                 found = await work(await self.lines.to(address, purpose))
             except Unreached as error:
+                self.count(ANY, UNREACHED)
                 self.lines.failed(address, purpose)
                 why = error
             else:
@@ -126,8 +140,12 @@ class Upstream:
     ) -> Any:
         """waits_s: how long the broker may take by the request's own words. within_s: for so long its answer is waited
         for beside, in place of what holds for all."""
-        line = await self.lines.to(self.address_of(broker), purpose)
-        return await line.ask(api, request, (within_s or self.reach.answer_s) + waits_s)
+        try:
+            line = await self.lines.to(self.address_of(broker), purpose)
+            return await line.ask(api, request, (within_s or self.reach.answer_s) + waits_s)
+        except Unreached:
+            self.count(api, UNREACHED)
+            raise
 
     async def ask_coordinator(
         self,
@@ -152,6 +170,7 @@ class Upstream:
         except UpstreamError:
             self._coordinators.pop(place, None)
             raise
+        self.count(api, getattr(answer, "error_code", 0))
         if getattr(answer, "error_code", 0) in WAIT_FOR_COORDINATOR:
             self._coordinators.pop(place, None)
         return answer
@@ -165,6 +184,7 @@ class Upstream:
         request = struct("FindCoordinatorRequest")(key=key, key_type=kind)
         answer = await self.any("FindCoordinator", request, within_s)
         if answer.error_code:
+            self.count("FindCoordinator", answer.error_code)
             raise Refused(f"looking for the coordinator of {key}", answer.error_code, answer.error_message)
         known = {**self.view.brokers, answer.node_id: Address(answer.host, answer.port)}
         self.view = View(self.view.cluster_id, self.view.controller, known, self.view.topics)

@@ -49,6 +49,7 @@ class KafkaGround(Ground):
         """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
         await self.joined.meet()
         self.measured = self.joined.ends.measured
+        self.engine_figures = self.joined.figures
         self.disk = self.joined.broker
 
     async def register(self, security: "Security | None" = None) -> None:

@@ -19,6 +19,7 @@ from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
 from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.clustered.doors import http_door
@@ -116,6 +117,7 @@ class KafkaSide:
             on_served=self.watching.served,
             on_fenced=self._fenced,
             on_lost=self._lost,
+            on_acked=self.watching.appends.took,
             on_stop=self._stop_for,
             on_bug=self._failed,
         )
@@ -176,6 +178,20 @@ class KafkaSide:
             await nodes.entered()
         except Unusable as error:
             self._fail(NoUpstream(str(error)))
+
+    def figures(self) -> EngineFigures:
+        """Of this moment."""
+        shards, watching = self.owning.shards, self.watching
+        return EngineFigures(
+            appends=watching.appends,
+            unacked={shard: shards.unacked(shard) for shard in shards.stages()},
+            owned=len(shards.served()),
+            fenced=watching.fenced_total,
+            voids=watching.voids_total,
+            errors=self.upstream.errors,
+            foreign_members={group: each.members for group, each in self.oddities.foreign.items()},
+            topics_unseen=len(self.oddities.unseen),
+        )
 
     # -- what its gRPC door offers ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.config import Settings
+from muster.coordinator.metrics.instruments import Timing
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause, Report
 from muster.coordinator.ownership.shards import Shards
@@ -44,6 +45,7 @@ class Watching:
         self._trouble = ""
         self._refused = ""
         self._stages: dict[int, Since] = {}
+        self.appends = Timing()
         self.fenced_total = 0
         self.voids_total = 0
 

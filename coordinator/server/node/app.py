@@ -365,6 +365,7 @@ class Node:
             fetches=self.log_requests.parking,
             sessions=self._sessions,
             cluster=self._ground.figures,
+            upstream=self._ground.engine_figures,
             **secured_by.gauges_of(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)

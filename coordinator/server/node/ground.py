@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
+from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -108,6 +109,9 @@ class Ground:
     def span_of(self, broker: Broker) -> Span:
         """Where a partition's log begins and ends."""
         return partial(log_span, broker)
+
+    engine_figures: Callable[[], EngineFigures] | None = None
+    """What is to be measured of a Kafka below; None where there is none."""
 
     measured: Measured | None = None
     """The same of many partitions, where others are to say."""

@@ -16,6 +16,7 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.metrics.cluster import ClusterSight
+from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.rebalances import Rebalances
 from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
@@ -129,6 +130,8 @@ class Gauges:
     """How many, by door and address."""
     cluster: ClusterSight | None = None
     """None of a node on its own."""
+    upstream: Callable[[], EngineFigures] | None = None
+    """None of a node that is not over somebody's Kafka."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
@@ -237,6 +240,7 @@ class Measuring:
             failed_logins=gauges.failed_logins(),
             dropped=page.budget.dropped,
             cluster=None if gauges.cluster is None else gauges.cluster.figures(),
+            engine=None if gauges.upstream is None else gauges.upstream(),
         )
 
 

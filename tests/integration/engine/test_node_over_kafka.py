@@ -25,7 +25,7 @@ from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from muster.storage.rpc.v1.staging_service_pb2_grpc import StagingStub
-from tests.support.engine.served import make_topics, over
+from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import MUSTER, NodeProcess, running_node
 from tests.support.pace import Patience
 
@@ -274,6 +274,9 @@ def test_a_page_and_figures_are_there(node: NodeProcess) -> None:
     for path in ("/", "/topics", "/topics/orders", "/ledger", "/nodes", "/metrics"):
         with urlopen(f"http://{node.http}{path}", timeout=30) as answer:
             assert answer.status == 200, path
+            told = answer.read().decode()
+    assert f"\nmuster_engine_owned_shards {float(SHARDS)}\n" in told
+    assert '\nmuster_engine_append_seconds_bucket{le="+Inf"} ' in told
 
 
 def test_what_was_decided_is_kept_by_a_node_that_is_asked_to_stop(node: NodeProcess, admin: Admin) -> None:

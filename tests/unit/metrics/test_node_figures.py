@@ -6,10 +6,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.coordinator.metrics.cluster import ClusterFigures
+from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.metrics.instruments import Instruments
 from muster.coordinator.metrics.node import NodeFigures, families, negotiated, written
 from muster.coordinator.metrics.rebalances import Rebalances
-from muster.coordinator.metrics.table import FAMILIES, OF_CLUSTER, Level
+from muster.coordinator.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
 
 
 def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:
@@ -45,7 +46,17 @@ CLUSTER = ClusterFigures(
     max_lag=700,
     undone=13,
 )
-FIGURES = replace(ALONE, cluster=CLUSTER)
+ENGINE = EngineFigures(
+    unacked={3: 70},
+    owned=2,
+    fenced=1,
+    voids=4,
+    errors={("Produce", "NOT_LEADER_OR_FOLLOWER"): 5},
+    proxied={"up": 6},
+    foreign_members={"orders": 8},
+    topics_unseen=9,
+)
+FIGURES = replace(ALONE, cluster=CLUSTER, engine=ENGINE)
 
 
 def test_requests_by_code() -> None:
@@ -100,6 +111,28 @@ def test_of_a_cluster_there_are_figures_by_kafka_s_names_and_of_a_node_on_its_ow
     }
     alone = text(ALONE, busy())
     assert not [family.name for family in OF_CLUSTER if family.name in alone]
+
+
+def test_of_a_kafka_below_there_are_figures_and_of_other_nodes_there_are_none() -> None:
+    found = {
+        (sample.name.removeprefix("muster_engine_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text(FIGURES, busy()))
+        for sample in family.samples
+        if sample.name in {family.name for family in OF_ENGINE}
+    }
+    assert found == {
+        ("unacked_bytes", "3"): 70,
+        ("owned_shards",): 2,
+        ("fenced_total",): 1,
+        ("void_records_total",): 4,
+        ("upstream_errors_total", "Produce", "NOT_LEADER_OR_FOLLOWER"): 5,
+        ("proxy_bytes_total", "up"): 6,
+        ("proxy_connections",): 0,
+        ("foreign_members", "orders"): 8,
+        ("topics_unseen",): 9,
+    }
+    alone = text(ALONE, busy())
+    assert not [family.name for family in OF_ENGINE if family.name in alone]
 
 
 def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:

@@ -1,0 +1,27 @@
+"""What a node over somebody's Kafka tells of it. Other nodes have none of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.coordinator.metrics.instruments import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """At one moment. Counters count since the node began."""
+
+    appends: Timing = field(default_factory=Timing)
+    """How long what a shard wrote took to be acknowledged, from its request on."""
+    unacked: Mapping[int, int] = field(default_factory=dict)
+    """Bytes, by shard."""
+    owned: int = 0
+    fenced: int = 0
+    voids: int = 0
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By API and code."""
+    proxied: Mapping[str, int] = field(default_factory=dict)
+    """Bytes, by direction."""
+    proxy_connections: int = 0
+    foreign_members: Mapping[str, int] = field(default_factory=dict)
+    """By group."""
+    topics_unseen: int = 0

@@ -3,7 +3,8 @@
 Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.ownership`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from muster.coordinator.engine.writing import check_room, fitting
 from muster.coordinator.ownership.facts import Record
@@ -11,6 +12,8 @@ from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
 LEDGER = b"{"
 """So begin the ledger's keys (S2)."""
+
+OnAppend: TypeAlias = Callable[[int, Sequence[Entry]], None]
 
 THIN_OUT_FROM = 500_000
 """Records of a shard, from which on those that a later one of their key replaces are let go of while it is read. The
@@ -58,9 +61,10 @@ class StateLog:
     """A `GroupLog`. Its `append` never waits: `Owning` is told of its number by the engine right after, and releases
     what rests on it once Kafka has acknowledged it."""
 
-    def __init__(self, batch_bytes: int) -> None:
-        """batch_bytes: what one batch has room for (S1)."""
+    def __init__(self, batch_bytes: int, on_append: OnAppend | None = None) -> None:
+        """batch_bytes: what one batch has room for (S1). on_append: hears of the groups' records of each turn."""
         self.batch_bytes = batch_bytes
+        self.on_append = on_append
         self._turns: dict[int, list[Entry]] = {}
         self._read: dict[int, Held] = {}
 
@@ -71,6 +75,8 @@ class StateLog:
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         self._turns.setdefault(shard, []).extend(fitting(shard, groups, ledger, self.batch_bytes))
+        if self.on_append is not None:
+            self.on_append(shard, groups)
 
     def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
         """Raises TooLarge for what `append` would refuse, of which group it is."""

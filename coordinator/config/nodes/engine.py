@@ -163,6 +163,19 @@ class EngineSettings(BaseModel):
         "what groups committed there goes with it.",
     )
 
+    engine_kafka_offsets_mirror: bool = Field(
+        default=False,
+        alias="engine.kafka.offsets.mirror",
+        description="Whether what groups commit is also committed to that Kafka's own coordinator.",
+    )
+    engine_kafka_offsets_mirror_interval_ms: int = Field(
+        default=5_000,
+        alias="engine.kafka.offsets.mirror.interval.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often that is done for one group, at most.",
+    )
+
     @property
     def upstream(self) -> tuple[Address, ...]:
         """Where to begin; nobody on the bundled engine."""

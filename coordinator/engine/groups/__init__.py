@@ -2,5 +2,6 @@
 
 guard.py    X9: who reads past Muster in a group of ours
 adopt.py    M1, M3: positions are taken over, and given back
+mirror.py   M4: what counts here is committed there, too
 survey.py   which nodes there are and whose each shard is, as the upstream tells it
 """

@@ -102,4 +102,6 @@ class KafkaUpkeep:
             await asyncio.sleep(TICK_S)
             self._side.watching.look(self._side.owning, self._conditions, self._clock.now_ms())
             self._side.oddities.look(self._conditions)
+            if self._side.mirroring is not None:
+                self._side.mirroring.look(self._conditions)
             self._conditions.current()  # what has run out is told, though nobody asks

@@ -38,7 +38,7 @@ class Oddities:
         self._guard = Guard(
             upstream,
             ours,
-            on_bug=lambda error: report_contained("looking for members past this node", _as_exception(error)),
+            on_bug=contained("looking for members past this node"),
         )
         self._patience_ms = gone_after_ms + PATIENCE_MS
 
@@ -90,5 +90,10 @@ def sentence_of_unseen(names: list[str]) -> str:
     )
 
 
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(repr(error))
+def contained(what: str) -> Callable[[BaseException], None]:
+    """A mistake of the program in something that the node can do without: it is in the node's log, no more."""
+
+    def report(error: BaseException) -> None:
+        report_contained(what, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    return report

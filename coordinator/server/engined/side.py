@@ -29,6 +29,7 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.engined.gated import GatedEngine
 from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
+from muster.coordinator.server.engined.mirroring import Mirroring
 from muster.coordinator.server.engined.oddities import Oddities
 from muster.coordinator.server.engined.records import UpstreamRecords
 from muster.coordinator.server.engined.watching import Watching
@@ -59,6 +60,7 @@ class KafkaSide:
     topics: Topics
     ends: Ends
     oddities: Oddities
+    mirroring: Mirroring | None = None
     view: DealtView
     """Which node has which shard."""
     admin: None = None
@@ -170,6 +172,10 @@ class KafkaSide:
         self._nodes.start()
         self.topics.start()
         self.oddities.start()
+        if self._settings.engine_kafka_offsets_mirror:
+            given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
+            self.mirroring = Mirroring(*given)
+            self.mirroring.start()
         self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
 
     async def _enter(self, nodes: NodesGroup) -> None:
@@ -234,6 +240,8 @@ class KafkaSide:
             await self._nodes.stop()
         if hasattr(self, "owning"):
             await self.owning.stop()
+        if self.mirroring is not None:
+            await self.mirroring.stop()
         if hasattr(self, "oddities"):
             await self.oddities.stop()
         if hasattr(self, "topics"):

@@ -13,10 +13,10 @@ from muster.coordinator.client import Admin
 from muster.coordinator.client.types import OffsetAndMetadata
 from tests.support.engine.served import make_topics, over
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import until
 
 pytestmark = pytest.mark.integration
 PATIENCE_S = 60
-TRIES = 400
 OWN = ["--set", "engine.kafka.cluster=cli", "--set", "offsets.topic.num.partitions=4"]
 SMALL = [*OWN, "--set", "engine.kafka.state.replication.factor=1"]
 
@@ -43,11 +43,8 @@ def member(kafka: str, group: str, client: str, topic: str) -> Consumer:
     reader = Consumer({"bootstrap.servers": kafka, "group.id": group, "client.id": client})
     there: list[object] = []
     reader.subscribe([topic], on_assign=lambda *_: there.append(_))
-    for _ in range(TRIES):
-        reader.poll(0.1)
-        if there:
-            return reader
-    raise AssertionError("nothing was assigned")
+    until(lambda: reader.poll(0.1) is None and bool(there), lambda: "nothing was assigned")
+    return reader
 
 
 def test_init_and_status(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,13 +102,31 @@ def test_x9_who_reads_past_muster_is_told(kafka: str, tmp_path: Path, capsys: py
     reader = member(kafka, "past-muster", "sneaks", "past")
     try:
         with running_node(tmp_path, over(kafka, "guarded")) as node:
-            told = ""
-            for _ in range(TRIES):
-                main(["doctor", "--bootstrap", node.address, "--over", "0", "-o", "json"])
-                told = capsys.readouterr().out
-                if "foreign-members" in told:
-                    break
+
+            def told() -> str:
                 reader.poll(0.1)
-            assert "past-muster (sneaks at /127.0.0.1)" in told
+                main(["doctor", "--bootstrap", node.address, "--over", "0", "-o", "json"])
+                return capsys.readouterr().out
+
+            until(lambda: "past-muster (sneaks at /127.0.0.1)" in told(), told)
     finally:
         reader.close()
+
+
+def test_m4_what_is_committed_here_is_there_soon(kafka: str, tmp_path: Path) -> None:
+    make_topics(kafka, {"mirrored": 2})
+    mirrored = {"engine.kafka.offsets.mirror": "true", "engine.kafka.offsets.mirror.interval.ms": "100"}
+    admin = AdminClient({"bootstrap.servers": kafka})
+    with (
+        running_node(tmp_path, over(kafka, "mirroring") | mirrored) as node,
+        Admin({"bootstrap.servers": node.address}) as here,
+    ):
+        here.alter_offsets("mirror-me", {("mirrored", 0): 7, ("mirrored", 1): 8})
+        here.alter_offsets("mirror-me", {("mirrored", 0): 9})
+
+        def there() -> set[tuple[int, int]]:
+            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("mirror-me")])
+            told = asked["mirror-me"].result(PATIENCE_S).topic_partitions
+            return {(each.partition, each.offset) for each in told}
+
+        until(lambda: there() == {(0, 9), (1, 8)}, lambda: f"the upstream has {there()}")

@@ -1,0 +1,134 @@
+"""M4: what groups commit here is committed upstream, too: for tools that read it there, and for the way back.
+
+Best effort, behind what counts here, and each group seldom. Which groups have committed is seen in what goes into the
+state log; what they have committed is asked for as a client would, so that nothing leaves that a crash could undo.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.coordinator.engine.upstream import groups
+from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
+from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
+from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.runtime.ports import Entry
+
+AT_ONCE: Final = 8
+"""Groups that are asked for and written at a time."""
+
+LEFT_ALONE_MS: Final = 60_000
+"""So long nothing is written for a group that the upstream refuses: it has members there, as a rule."""
+
+OFFSETS: Final = (b"\0\0", b"\0\1")
+"""How the keys of positions begin: their version."""
+
+
+class Away(Exception):
+    """The group is not this node's, or cannot be asked for now."""
+
+
+@dataclass(slots=True)
+class Mirrored:
+    """dirty: it has committed since it was asked for. not_before_ms: when it may be written next. told: what the
+    upstream has of it from this node."""
+
+    dirty: bool = True
+    not_before_ms: int = 0
+    told: dict[Place, Position] = field(default_factory=dict)
+
+
+class Mirror:
+    """`start` and `stop`; `written` is called with what is appended to the state log."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        positions: Callable[[str], Awaitable[Mapping[Place, Position]]],
+        *,
+        now_ms: Callable[[], int],
+        interval_ms: int,
+        on_trouble: Callable[[str], None] = lambda sentence: None,
+        on_bug: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """positions: all that counts of what a group has committed; raises Away. interval_ms:
+        `engine.kafka.offsets.mirror.interval.ms`. on_trouble hears why something was not written, and of "" when all
+        was."""
+        self._upstream = upstream
+        self._positions = positions
+        self._now_ms = now_ms
+        self._interval_ms = interval_ms
+        self._on_trouble = on_trouble
+        self._on_bug = on_bug
+        self._groups: dict[str, Mirrored] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._why = ""
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def written(self, shard: int, entries: Sequence[Entry]) -> None:
+        """These are on their way into the state log. Whether they will count is not known yet."""
+        for key, _, _ in entries:
+            if key[:2] in OFFSETS:
+                self._groups.setdefault(group_of(key), Mirrored()).dirty = True
+
+    async def round(self) -> None:
+        """Write what is due."""
+        now_ms = self._now_ms()
+        due = [group for group, each in self._groups.items() if each.dirty and each.not_before_ms <= now_ms]
+        self._why = ""
+        for begin in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*(self._mirror(group, now_ms) for group in due[begin : begin + AT_ONCE]))
+        if due:
+            self._on_trouble(self._why)
+
+    async def _mirror(self, group: str, now_ms: int) -> None:
+        mirrored = self._groups[group]
+        mirrored.dirty, mirrored.not_before_ms = False, now_ms + self._interval_ms
+        try:
+            kept = await self._positions(group)
+            new = {place: position for place, position in kept.items() if mirrored.told.get(place) != position}
+            refused = await groups.commit(self._upstream, group, new) if new else {}
+        except Away:
+            self._groups.pop(group, None)  # whoever has it mirrors it
+            return
+        except UpstreamError as error:
+            self._again(group, self._interval_ms, str(error))
+            return
+        mirrored.told = {place: position for place, position in kept.items() if place not in refused}
+        codes = set(refused.values()) - {UNKNOWN_TOPIC}
+        if codes:
+            self._again(group, LEFT_ALONE_MS, f"the upstream says {named_code(min(codes))}; has it members there?")
+
+    def _again(self, group: str, in_ms: int, why: str) -> None:
+        mirrored = self._groups[group]
+        mirrored.dirty, mirrored.not_before_ms = True, self._now_ms() + in_ms
+        self._why = f"what group {group} has committed is not in the upstream yet: {why}"
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1_000)
+            await self.round()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
+
+
+def group_of(key: bytes) -> str:
+    """The group whose position a key is of.
+
+    >>> group_of(b"\\0\\1\\0\\4shop\\0\\1t\\0\\0\\0\\0")
+    'shop'
+    """
+    size = int.from_bytes(key[2:4], "big")
+    return key[4 : 4 + size].decode()

@@ -1,0 +1,72 @@
+"""M4 on a node: its groups' positions, asked of its own driver, are committed upstream as well."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core import effects, events
+from muster.coordinator.engine.groups.mirror import Away, Mirror
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.upstream.groups import Position
+from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.engined.oddities import contained, tell
+
+BEHIND: Final = "offsets-not-mirrored"
+
+
+class Mirroring:
+    """`start` and `stop`; `look` every now and then."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        upstream: Upstream,
+        log: StateLog,
+        driver: Driver,
+        shards: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """log: tells what is appended from here on."""
+        self._driver = driver
+        self._shards = shards
+        self._why = ""
+        self.mirror = Mirror(
+            upstream,
+            self._positions,
+            now_ms=now_ms,
+            interval_ms=settings.engine_kafka_offsets_mirror_interval_ms,
+            on_trouble=self._troubled,
+            on_bug=contained("writing what groups have committed upstream"),
+        )
+        log.on_append = self.mirror.written
+
+    def start(self) -> None:
+        self.mirror.start()
+
+    async def stop(self) -> None:
+        await self.mirror.stop()
+
+    def look(self, conditions: Conditions) -> None:
+        tell(conditions, BEHIND, self._why)
+
+    def _troubled(self, sentence: str) -> None:
+        self._why = sentence
+
+    async def _positions(self, group: str) -> Mapping[Place, Position]:
+        event = events.OffsetFetch(self._driver.next_id(), group, None)
+        try:
+            reply = await self._driver.ask(partition_for(group, self._shards), event, effects.OffsetFetchReply)
+        except (Overloaded, Draining) as error:
+            raise Away(str(error)) from error
+        if reply.code:
+            raise Away(reply.message)
+        return {
+            place: Position(each.offset, each.leader_epoch, each.metadata)
+            for place, each in reply.offsets.items()
+            if each is not None
+        }

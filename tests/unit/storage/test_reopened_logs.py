@@ -97,6 +97,21 @@ def test_a_topic_that_is_made_again_before_its_former_files_are_gone_is_held() -
     assert broker.topic("t").id == OTHER_ID
 
 
+class Turn:
+    """A lock of which is known that somebody wants it."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.lock = lock
+        self.wanted = threading.Event()
+
+    def __enter__(self) -> None:
+        self.wanted.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
 def test_what_is_made_again_while_files_are_cleared_away_is_not_cleared_away() -> None:
     """Which ones are going was looked up before the turn came to clear them away."""
     disk = MemoryFiles()
@@ -104,10 +119,12 @@ def test_what_is_made_again_while_files_are_cleared_away_is_not_cleared_away() -
     broker.host([topic(0)])
     put(broker, 0, b"former")
     broker.drop("t", [0])
-    with broker._changing:
+    turn = Turn(broker._changing)
+    broker._changing = turn  # type: ignore[assignment]
+    with turn.lock:
         clearing = threading.Thread(target=broker.clear_away)
         clearing.start()
-        clearing.join(0.05)  # it waits for its turn by now, or will; both end well
+        turn.wanted.wait()
         broker._finish_deletion_of("t")
         broker._save({})
         disk.make_dir("/data/t-0")

@@ -16,7 +16,6 @@ BEATING = 64
 """Heartbeats under way at once."""
 AGAIN = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
 SESSION_MS, REBALANCE_MS = 1_200_000, 600_000
-PROTOCOL = "range"
 
 
 @dataclass(slots=True)

@@ -6,13 +6,20 @@ from collections.abc import Mapping
 import grpc
 from google.protobuf.message import Message
 
-from muster.coordinator.bench.growth.crowd import PROTOCOL, REBALANCE_MS, SESSION_MS, Joined, Seat
+from muster.coordinator.bench.growth.crowd import REBALANCE_MS, SESSION_MS, Joined, Seat
 from muster.coordinator.bench.members import Response, Wire
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import BEAT, JOIN, SYNC
+from muster.coordinator.bench.wire.members import (
+    BEAT,
+    JOIN,
+    PROTOCOL,
+    SYNC,
+    heartbeat_request,
+    join_request,
+    sync_request,
+)
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 CONNECTING = 100
@@ -34,33 +41,17 @@ class KafkaDoor:
             self._lines += await asyncio.gather(*(Line.to(self._address) for _ in range(min(missing, CONNECTING))))
 
     async def join(self, seat: Seat) -> Joined:
-        protocol = struct("JoinGroupRequest.protocols")(name=PROTOCOL, metadata=seat.subscription)
-        request = struct("JoinGroupRequest")(
-            group_id=seat.group_id,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=seat.member_id,
-            protocol_type="consumer",
-            protocols=[protocol],
-        )
+        request = join_request(seat.group_id, seat.member_id, seat.subscription, SESSION_MS, REBALANCE_MS)
         told = await self._lines[seat.way].ask("JoinGroup", JOIN, request)
         members = [each.member_id for each in told.members]
         return Joined(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
 
     async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode:
-        given = struct("SyncGroupRequest.assignments")
-        request = struct("SyncGroupRequest")(
-            group_id=seat.group_id,
-            generation_id=joined.generation,
-            member_id=seat.member_id,
-            assignments=[given(member_id=who, assignment=blob) for who, blob in shares.items()],
-        )
+        request = sync_request(seat.group_id, seat.member_id, joined.generation, shares)
         return ErrorCode((await self._lines[seat.way].ask("SyncGroup", SYNC, request)).error_code)
 
     async def beat(self, seat: Seat) -> ErrorCode:
-        request = struct("HeartbeatRequest")(
-            group_id=seat.group_id, generation_id=seat.generation, member_id=seat.member_id
-        )
+        request = heartbeat_request(seat.group_id, seat.member_id, seat.generation)
         return ErrorCode((await self._lines[seat.way].ask("Heartbeat", BEAT, request)).error_code)
 
     async def close(self) -> None:

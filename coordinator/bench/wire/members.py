@@ -1,6 +1,7 @@
 """Plain classic members by Kafka's protocol: join, sync and leave as it says, with the load's lean connections."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from muster.coordinator.kafka.codec.codec import struct
 JOIN, SYNC, BEAT, LEAVE, COMMIT = 5, 3, 3, 1, 7
 """Versions that librdkafka uses, and that its mock cluster knows."""
 
+PROTOCOL: Final = "range"
+SESSION_MS, REBALANCE_MS = 600_000, 60_000
 SUBSCRIPTION: Final = b"\x00\x03" + bytes(46)
 SHARE: Final = bytes(40)
 """As long as those of a consumer of one topic; no coordinator looks into them."""
@@ -30,20 +33,9 @@ class WireMember:
 
     async def join(self) -> None:
         """Join and sync until it has its share; a leader gives everybody one."""
-        protocol = struct("JoinGroupRequest.protocols")(name="range", metadata=SUBSCRIPTION)
         while True:
-            joined = await self.line.ask(
-                "JoinGroup",
-                JOIN,
-                struct("JoinGroupRequest")(
-                    group_id=self.group_id,
-                    session_timeout_ms=600_000,
-                    rebalance_timeout_ms=60_000,
-                    member_id=self.member_id,
-                    protocol_type="consumer",
-                    protocols=[protocol],
-                ),
-            )
+            request = join_request(self.group_id, self.member_id, SUBSCRIPTION, SESSION_MS, REBALANCE_MS)
+            joined = await self.line.ask("JoinGroup", JOIN, request)
             self.member_id = joined.member_id or self.member_id
             if not tried_again("JoinGroup", joined) and not tried_again("SyncGroup", await self._sync(joined)):
                 self.generation = joined.generation_id
@@ -67,8 +59,7 @@ class WireMember:
         return self.line.request("Heartbeat", BEAT, self._heartbeat())
 
     def _heartbeat(self) -> Any:
-        fields = {"group_id": self.group_id, "generation_id": self.generation, "member_id": self.member_id}
-        return struct("HeartbeatRequest")(**fields)
+        return heartbeat_request(self.group_id, self.member_id, self.generation)
 
     def commit(self, topic: str, partitions: int) -> bytes:
         """The bytes of a commit of so many partitions."""
@@ -94,14 +85,35 @@ class WireMember:
         )
 
     async def _sync(self, joined: Any) -> Any:
-        given = struct("SyncGroupRequest.assignments")
-        request = struct("SyncGroupRequest")(
-            group_id=self.group_id,
-            generation_id=joined.generation_id,
-            member_id=self.member_id,
-            assignments=[given(member_id=one.member_id, assignment=SHARE) for one in joined.members],
-        )
+        shares = {one.member_id: SHARE for one in joined.members}
+        request = sync_request(self.group_id, self.member_id, joined.generation_id, shares)
         return await self.line.ask("SyncGroup", SYNC, request)
+
+
+def join_request(group_id: str, member_id: str, subscription: bytes, session_ms: int, rebalance_ms: int) -> Any:
+    protocol = struct("JoinGroupRequest.protocols")(name=PROTOCOL, metadata=subscription)
+    return struct("JoinGroupRequest")(
+        group_id=group_id,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=rebalance_ms,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def sync_request(group_id: str, member_id: str, generation: int, shares: Mapping[str, bytes]) -> Any:
+    given = struct("SyncGroupRequest.assignments")
+    return struct("SyncGroupRequest")(
+        group_id=group_id,
+        generation_id=generation,
+        member_id=member_id,
+        assignments=[given(member_id=who, assignment=blob) for who, blob in shares.items()],
+    )
+
+
+def heartbeat_request(group_id: str, member_id: str, generation: int) -> Any:
+    return struct("HeartbeatRequest")(group_id=group_id, generation_id=generation, member_id=member_id)
 
 
 def tried_again(what: str, answer: Any) -> bool:

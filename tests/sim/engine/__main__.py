@@ -5,6 +5,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 
+from tests.sim.engine.whole import run_whole_seed
 from tests.sim.engine.world import Result, run_seed
 
 
@@ -14,13 +15,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K seeds (default 50)")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
+    parser.add_argument("--whole", action="store_true", help="with the real engine, and members")
     options = parser.parse_args()
+    run = run_whole_seed if options.whole else run_seed
     seeds = [options.seed] if options.seed is not None else range(options.start, options.start + options.seeds)
     census: Counter[str] = Counter()
     failed: list[Result] = []
     events = count = 0
     with ProcessPoolExecutor(options.jobs) if options.jobs > 1 else nullcontext() as pool:
-        for each in pool.map(run_seed, seeds, chunksize=8) if pool is not None else map(run_seed, seeds):
+        for each in pool.map(run, seeds, chunksize=8) if pool is not None else map(run, seeds):
             count, events = count + 1, events + each.events
             census.update(each.census)
             if each.violation:

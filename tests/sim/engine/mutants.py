@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from muster.coordinator.engine import node_subscriber
 from muster.coordinator.ownership.appends import Queue
 from muster.coordinator.ownership.facts import Owner, Record, owner_record
 from muster.coordinator.ownership.taking import Taking
 from muster.coordinator.ownership.voids import Replay
-from tests.sim.engine import node
 from tests.sim.engine.world import World
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -102,5 +102,5 @@ MUTANTS: Mapping[str, Mutant] = {
     "marker ignored": instead(Replay, "_ended", ignores_markers),
     "sequence from 1": instead(Queue, "__init__", begins_at_one),
     "the owner record itself is refreshed": instead(Taking, "_keep", writes_its_owner_record_again),
-    "a node that came back does not join again": instead(node, "joins_again_ms", does_not_join_again),
+    "a node that came back does not join again": instead(node_subscriber, "joins_again_ms", does_not_join_again),
 }

@@ -1,28 +1,18 @@
 """One node of the simulated cluster: performs the machines as the edge will."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
-from muster.assignors.builtin.cooperative_sticky import CooperativeStickyAssignor
+from muster.coordinator.engine.node_subscriber import NodeSubscriber
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as mev
 from muster.coordinator.member.classic.machine import ClassicMember
-from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings, OfferedProtocol, TopicPartition
+from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
-from muster.coordinator.ownership.deal import (
-    PROTOCOL,
-    SHARDS,
-    Bid,
-    decode_deal,
-    encode_bid,
-    instance_id,
-    joins_again_ms,
-    plan,
-)
+from muster.coordinator.ownership.deal import PROTOCOL, SHARDS, decode_deal, instance_id, plan
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from tests.fakes.kafka_group import Joined, Synced
@@ -30,28 +20,6 @@ from tests.fakes.kafka_group import Joined, Synced
 LIMITS = Limits(batch_bytes=400, delivery_timeout_ms=4_000, request_timeout_ms=800, unacked_bytes=4_000)
 REQUEST_MS = 1_000
 """After so long the edge takes a request for lost."""
-
-
-class NodeSubscriber(Subscriber):
-    """What a node says in the nodes' group, and what it reads there."""
-
-    def __init__(self, node: int, instance: str) -> None:
-        super().__init__((SHARDS,), (CooperativeStickyAssignor(),))
-        self.node, self.instance, self.draining = node, instance, False
-
-    def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> Bid:
-        shards = tuple(sorted(shard for _, shard in owned))
-        addresses = {"grpc": f"host-{self.node}:9290"}
-        return Bid(self.node, self.instance, addresses, shards, self.draining, generation)
-
-    def offered(self, owned: Collection[TopicPartition], generation: int) -> tuple[OfferedProtocol, ...]:
-        return (OfferedProtocol(PROTOCOL, encode_bid(self.bid(owned, generation))),)
-
-    def rejoin_after_ms(self, assignment: bytes) -> int:
-        return joins_again_ms(decode_deal(assignment), self.bid())
-
-    def read_share(self, assignment: bytes) -> set[TopicPartition]:
-        return {(SHARDS, shard) for shard in decode_deal(assignment).of(self.node)}
 
 
 class Store:
@@ -76,7 +44,7 @@ class Node:
         self.shards = Shards(
             Settings(node, self.instance, session_timeout_ms=world.session_ms, owner_refresh_ms=7_000, limits=LIMITS)
         )
-        self.subscriber = NodeSubscriber(node, self.instance)
+        self.subscriber = NodeSubscriber(node, self.instance, world.shards, {"grpc": f"host-{node}:9290"})
         self.member = ClassicMember(
             MemberSettings(
                 f"{world.name}.nodes",

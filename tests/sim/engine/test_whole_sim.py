@@ -1,0 +1,31 @@
+"""Seeds of three whole nodes over one Kafka: the real engine, what performs the rules of ownership, and members."""
+
+from unittest.mock import patch
+
+import pytest
+
+from muster.coordinator.engine.owning import Owning
+from tests.sim.engine.whole import run_whole_seed
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_three_whole_nodes_in_bad_weather(seed: int) -> None:
+    result = run_whole_seed(seed)
+    assert not result.violation
+    assert result.census["commits acked"] > 100
+    assert result.census["looks"] > 10
+
+
+def test_the_same_seed_of_whole_nodes_is_the_same_run() -> None:
+    assert run_whole_seed(3, duration_ms=12_000) == run_whole_seed(3, duration_ms=12_000)
+
+
+def test_an_answer_before_its_acknowledgement_is_caught() -> None:
+    honest = Owning.wrote
+
+    def wrote(self: Owning, shard: int, position: int) -> None:
+        honest(self, shard, position)
+        self._soon(lambda: self._committed(shard, position))
+
+    with patch.object(Owning, "wrote", wrote):
+        assert "OffsetsStay" in run_whole_seed(0).violation

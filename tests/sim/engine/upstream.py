@@ -1,0 +1,215 @@
+"""What a simulated process has for an upstream: requests as the real client makes them, answered by models."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.coordinator.config import Address
+from muster.coordinator.engine.upstream.errors import Unreached
+from muster.coordinator.engine.upstream.upstream import GROUP
+from muster.coordinator.engine.upstream.view import NOBODY, Part, TopicSeen, View
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.ownership import effects as fx
+from muster.coordinator.ownership.facts import Batch, Producer
+from muster.coordinator.ownership.voids import Seen
+from muster.storage.records.batch import encode_batch, read_batches
+from tests.fakes.kafka_group import Joined, State, Synced
+
+if TYPE_CHECKING:
+    from tests.sim.engine.whole import WholeNode
+
+BROKERS = {broker: Address("kafka", 9092 + broker) for broker in range(3)}
+REQUEST_MS = 1_000
+"""After so long a connection is known to be lost."""
+
+Reply = Callable[[Any], None]
+
+
+class SimUpstream:
+    """As `Upstream`, as far as `Owning` and `NodesGroup` ask it."""
+
+    def __init__(self, node: "WholeNode", topic: str) -> None:
+        self._node, self._world, self._topic = node, node.world, topic
+        self.view = View("upstream", 0, BROKERS)
+        self.lines = self
+
+    def hang_up(self, purpose: str) -> None:
+        """No connection holds up another here."""
+
+    def leader(self, topic: str, partition: int) -> int:
+        leader = self.view.leader(topic, partition)
+        if leader == NOBODY:
+            raise Unreached("nobody leads it")
+        return leader
+
+    async def refresh(self, topics: Sequence[str]) -> View:
+        leaders = await self._asked(lambda reply: reply([part.leader for part in self._world.partitions]), REQUEST_MS)
+        parts = {shard: Part(leader, -1) for shard, leader in enumerate(leaders)}
+        self.view = View("upstream", 0, BROKERS, {self._topic: TopicSeen(b"", parts)})
+        return self.view
+
+    async def ask(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
+        at_broker = {"Produce": self._produce, "Fetch": self._fetch, "ListOffsets": self._ends}[api]
+        return await self._asked(lambda reply: at_broker(broker, request, reply), REQUEST_MS + waits_s * 1000)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, api: str, request: Any, *, waits_s: float = 0.0, **_: Any
+    ) -> Any:
+        if kind != GROUP:
+            return await self._asked(lambda reply: reply(self._init(key)), REQUEST_MS)
+        at_group = {
+            "JoinGroup": self._join,
+            "SyncGroup": self._sync,
+            "Heartbeat": self._heartbeat,
+            "LeaveGroup": self._leave,
+            "DescribeGroups": self._describe,
+        }[api]
+        return await self._asked(lambda reply: at_group(request, reply), REQUEST_MS + waits_s * 1000)
+
+    async def _asked(self, at_kafka: Callable[[Reply], None], patience_ms: float) -> Any:
+        """The answer. Raises Unreached where it was lost, or does not come."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        node, world = self._node, self._world
+
+        def failed() -> None:
+            if not answer.done():
+                answer.set_exception(Unreached("the connection was lost"))
+
+        def heard(word: Any) -> None:
+            if not answer.done():
+                answer.set_result(word)
+
+        def replied(word: Any) -> None:
+            if not world.back(node, lambda: heard(word)):
+                node.later(REQUEST_MS, failed)
+
+        if not world.forth(node, lambda: at_kafka(replied)):
+            node.later(REQUEST_MS, failed)
+        node.later(patience_ms, failed)
+        return await answer
+
+    # The state topic.
+
+    def _init(self, key: str) -> Any:
+        if code := self._world.trouble():
+            return struct("InitProducerIdResponse")(error_code=code)
+        producer = self._world.transactions.init_producer(key.rpartition(".")[2], self._world.whole_ms)
+        return struct("InitProducerIdResponse")(producer_id=producer.id, producer_epoch=producer.epoch)
+
+    def _produce(self, broker: int, request: Any, reply: Reply) -> None:
+        batches = []
+        for each in request.topic_data[0].partition_data:
+            (view,) = read_batches(bytes(each.records))
+            records = [(record.key or b"", record.value, None) for record in view.records()]
+            producer = Producer(view.producer_id, view.producer_epoch)
+            batches.append(Batch(each.index, producer, view.base_sequence, records, 0, 0))
+
+        def answered(results: Any) -> None:
+            made = struct("ProduceResponse.responses.partition_responses")
+            parts = [
+                made(index=shard, error_code=acked.code, base_offset=acked.offset) for shard, acked in results.items()
+            ]
+            topic = struct("ProduceResponse.responses")(name=self._topic, partition_responses=parts)
+            reply(struct("ProduceResponse")(responses=[topic]))
+
+        self._world.brokers.produce(self._node, fx.Produce(broker, 0, tuple(batches), 0), answered)
+
+    def _fetch(self, broker: int, request: Any, reply: Reply) -> None:
+        (asked,) = request.topics[0].partitions
+        code, part = self._world.away(asked.partition), self._world.partitions[asked.partition]
+        batches, _ = part.fetch(asked.fetch_offset)
+        made = struct("FetchResponse.responses.partitions")(
+            partition_index=asked.partition,
+            error_code=code,
+            high_watermark=part.committed,
+            records=b"" if code else b"".join(map(self._world.wire, batches)),
+        )
+        topic = struct("FetchResponse.responses")(topic=self._topic, partitions=[made])
+        reply(struct("FetchResponse")(responses=[topic]))
+
+    def _ends(self, broker: int, request: Any, reply: Reply) -> None:
+        (asked,) = request.topics[0].partitions
+        shard = asked.partition_index
+        made = struct("ListOffsetsResponse.topics.partitions")(
+            partition_index=shard, error_code=self._world.away(shard), offset=self._world.partitions[shard].committed
+        )
+        topic = struct("ListOffsetsResponse.topics")(name=self._topic, partitions=[made])
+        reply(struct("ListOffsetsResponse")(topics=[topic]))
+
+    # The nodes' group.
+
+    def _join(self, request: Any, reply: Reply) -> None:
+        def answered(word: Joined) -> None:
+            made = struct("JoinGroupResponse.members")
+            reply(
+                struct("JoinGroupResponse")(
+                    error_code=word.code,
+                    generation_id=word.generation,
+                    protocol_type=request.protocol_type,
+                    protocol_name=request.protocols[0].name,
+                    leader=word.leader,
+                    skip_assignment=word.skip_assignment,
+                    member_id=word.member_id,
+                    members=[
+                        made(member_id=each.member_id, group_instance_id=each.instance, metadata=each.metadata)
+                        for each in word.members
+                    ],
+                )
+            )
+
+        metadata = bytes(request.protocols[0].metadata)
+        world = self._world
+        world.group.join(request.member_id, request.group_instance_id, metadata, world.group_ms, answered)
+
+    def _sync(self, request: Any, reply: Reply) -> None:
+        def answered(word: Synced) -> None:
+            reply(struct("SyncGroupResponse")(error_code=word.code, assignment=word.assignment))
+
+        plans = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        world = self._world
+        world.group.sync(
+            request.member_id, request.group_instance_id, request.generation_id, plans, world.group_ms, answered
+        )
+
+    def _heartbeat(self, request: Any, reply: Reply) -> None:
+        world = self._world
+        code = world.group.heartbeat(
+            request.member_id, request.group_instance_id, request.generation_id, world.group_ms
+        )
+        reply(struct("HeartbeatResponse")(error_code=code))
+
+    def _leave(self, request: Any, reply: Reply) -> None:
+        (member,) = request.members
+        code = self._world.group.leave(member.member_id, member.group_instance_id, self._world.group_ms)
+        reply(struct("LeaveGroupResponse")(error_code=code))
+
+    def _describe(self, request: Any, reply: Reply) -> None:
+        group = self._world.group
+        made = struct("DescribeGroupsResponse.groups.members")
+        members = [
+            made(
+                member_id=each.id,
+                group_instance_id=each.instance,
+                client_host="/host",
+                member_metadata=each.metadata if group.state is State.STABLE else b"",
+            )
+            for each in group.members.values()
+        ]
+        told = struct("DescribeGroupsResponse.groups")(group_id=request.groups[0], members=members)
+        reply(struct("DescribeGroupsResponse")(groups=[told]))
+
+
+def wire_of(batch: Seen, marks: bool | None) -> bytes:
+    """A batch of the model as a broker would send it."""
+    named = {
+        "base_offset": batch.base_offset,
+        "producer_id": batch.producer.id,
+        "producer_epoch": batch.producer.epoch,
+        "base_sequence": 0,
+        "transactional": batch.transactional,
+        "last_offset_delta": batch.next_offset - 1 - batch.base_offset,
+    }
+    if marks is not None:
+        return encode_batch([(0, b"\0\0\0" + bytes([marks]), b"\0" * 6, ())], control=True, **named)
+    records = [(0, record.key, record.value, ()) for record in batch.records]
+    return encode_batch(records, offset_deltas=[each.offset - batch.base_offset for each in batch.records], **named)

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -57,8 +58,7 @@ def tell(
     wrapped below their beginning."""
     names = names_of(entries, full=full)
     width = out.width - INDENT if out.is_terminal else None
-    both: list[ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove] = [*entries, *moves]
-    for number, entry in enumerate(sorted(both, key=when)):
+    for number, entry in enumerate(in_order(entries, moves)):
         if number:
             out.print()
         if isinstance(entry, ledger_pb2.CoordinatorMove):
@@ -66,6 +66,14 @@ def tell(
             continue
         for line in told(entry, names, out, width):
             out.print(line, soft_wrap=True)
+
+
+def in_order(
+    entries: Sequence[ledger_pb2.Rebalance], moves: Sequence[ledger_pb2.CoordinatorMove]
+) -> Iterator[ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove]:
+    """Both as they are given, oldest first, put together by time. That is of the clock of the node that told it: where
+    clocks are apart, what came after an entry or a move is not told before it all the same."""
+    return merge(entries, moves, key=when)
 
 
 def when(entry: ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.cli.groups.story import assignor_lines
+from muster.coordinator.cli.groups.story import assignor_lines, in_order
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 GROUP = Snapshot({"t": 3}, [Member("a", ("t",))], assignor="lag")
@@ -26,3 +26,22 @@ GROUP = Snapshot({"t": 3}, [Member("a", ("t",))], assignor="lag")
 def test_what_lags_rest_on_is_told(snapshot: Snapshot, said: list[str]) -> None:
     entry = ledger_pb2.Rebalance(protocol_name="lag", snapshot_json=snapshot.to_json())
     assert [line.plain for line in assignor_lines(entry)] == ["lag", *said]
+
+
+def test_nodes_whose_clocks_are_apart_tell_of_one_thing_after_the_other() -> None:
+    """By time alone what a node an hour behind had told came before what had led to it."""
+    hour_ms = 3_600_000
+    entries = [
+        ledger_pb2.Rebalance(number=1, started_at_ms=2 * hour_ms),
+        ledger_pb2.Rebalance(number=2, started_at_ms=5),
+    ]
+    moves = [
+        ledger_pb2.CoordinatorMove(to_node=2, serving_ms=hour_ms),
+        ledger_pb2.CoordinatorMove(to_node=3, serving_ms=9 * hour_ms),
+        ledger_pb2.CoordinatorMove(to_node=1, serving_ms=1),
+    ]
+    told = [
+        f"to {each.to_node}" if isinstance(each, ledger_pb2.CoordinatorMove) else f"#{each.number}"
+        for each in in_order(entries, moves)
+    ]
+    assert told == ["to 2", "#1", "#2", "to 3", "to 1"]

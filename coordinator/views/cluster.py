@@ -106,14 +106,17 @@ def unwell_words(row: pb.ClusterPartitionState) -> str:
 
     >>> unwell_words(pb.ClusterPartitionState(topic="t", partition=3, leader_id=-1, replicas=[1, 2], offline=[1, 2]))
     't-3 is offline: nobody leads it; replicas 1,2, of which 1,2 are gone'
+    >>> unwell_words(pb.ClusterPartitionState(topic="t", leader_id=2, replicas=[2, 3], isr=[2], min_isr=2, offline=[3]))
+    't-0 takes no records with acks=all: 1 of 2 that are needed in sync (node 2); replicas 2,3, of which 3 is gone'
     """
     replicas = ",".join(map(str, row.replicas))
-    gone = f", of which {','.join(map(str, row.offline))} are gone" if row.offline else ""
+    verb = "is" if len(row.offline) == 1 else "are"
+    gone = f", of which {','.join(map(str, row.offline))} {verb} gone" if row.offline else ""
     if row.leader_id == NOBODY:
         return f"{row.topic}-{row.partition} is offline: nobody leads it; replicas {replicas}{gone}"
     return (
-        f"{row.topic}-{row.partition} takes no records with acks=all: in sync is {','.join(map(str, row.isr))}, needed "
-        f"are {row.min_isr}; replicas {replicas}{gone}"
+        f"{row.topic}-{row.partition} takes no records with acks=all: {len(row.isr)} of {row.min_isr} that are needed "
+        f"in sync (node {','.join(map(str, row.isr))}); replicas {replicas}{gone}"
     )
 
 

@@ -56,4 +56,6 @@ def test_an_election_and_what_it_cost() -> None:
 
 def test_a_partition_below_its_minimum_says_who_is_there_and_how_many_are_needed() -> None:
     row = pb.ClusterPartitionState(topic="t", partition=3, leader_id=1, replicas=[1, 2], isr=[1], min_isr=2)
-    assert unwell_words(row) == ("t-3 takes no records with acks=all: in sync is 1, needed are 2; replicas 1,2")
+    assert unwell_words(row) == (
+        "t-3 takes no records with acks=all: 1 of 2 that are needed in sync (node 1); replicas 1,2"
+    )

@@ -1,6 +1,6 @@
 """G5: what an answer of a former leader says, and to which epoch."""
 
-from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, TopicPartition
 from muster.coordinator.cluster.image import Image, Moved, NodeStatus, NodeView, PartitionView
 from muster.coordinator.cluster.lease import Promise, Source
 from muster.coordinator.cluster.term import Term
@@ -47,7 +47,8 @@ def taken(status: NodeStatus | None, *, before: int = 1) -> TookOver | None:
         image.nodes[1] = node(status)
     takeovers = Takeovers(2, image, lambda: 5_000)
     place = TopicPartition(OFFSETS, SHARD.partition)
-    takeovers.learned([Moved(place, None, view(before, 6))])
+    others = [Moved(TopicPartition("orders", SHARD.partition), None, view(3, 6)), Moved(place, None, view(NOBODY, 6))]
+    takeovers.learned([Moved(place, None, view(before, 6)), *others])
     promise, source = Promise(0), Source(1)
     promise.follow(source)
     source.received_ms = 4_000

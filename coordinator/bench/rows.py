@@ -27,3 +27,26 @@ def less_is_better(case: str, value: float, unit: str, peer: str, peer_value: fl
     """
     ratio = peer_value / value if value else float("inf")
     return Row(BENCH, case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal)
+
+
+def at_most(
+    share: float, case: str, value: float, unit: str, peer: str, peer_value: float, *, bench: str = BENCH
+) -> Row:
+    """A cost that may be so much of the peer's.
+
+    >>> at_most(2.0, "x", 3.0, "s", "y", 2.0, bench="cluster")[6:]
+    (0.667, 0.5, True)
+    """
+    return less_is_better(case, value, unit, peer, peer_value, round(1 / share, 3))._replace(bench=bench)
+
+
+def at_least(
+    times: float, case: str, value: float, unit: str, peer: str, peer_value: float, *, bench: str = BENCH
+) -> Row:
+    """A rate that is to be so many times the peer's.
+
+    >>> at_least(4.0, "x", 10.0, "1/s", "y", 2.0)[6:]
+    (5.0, 4.0, True)
+    """
+    ratio = value / peer_value if peer_value else float("inf")
+    return Row(bench, case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), times, ratio >= times)

@@ -88,6 +88,22 @@ def cluster_rows(only: str, place: str = "") -> Rows:
     return in_words(suite.run(only, place))
 
 
+def engine_rows(only: str, place: str = "") -> Rows:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise CommandError("confluent_kafka, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
+    from muster.coordinator.bench.engine import suite
+    from muster.coordinator.bench.kafka.maven import NotFetched
+
+    try:
+        yield from in_words(suite.run(only, place))
+    except NotFetched as failure:
+        raise CommandError(
+            f"there is no Kafka to measure over: {failure}", "name a folder of it by --kafka"
+        ) from failure
+
+
 def growth_rows(only: str, small: bool = False) -> Rows:
     from muster.coordinator.bench.growth import suite
 
@@ -98,6 +114,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
     "assignors": assignor_rows,
     "cluster": cluster_rows,
     "coordinator": coordinator_rows,
+    "engine": engine_rows,
     "growth": growth_rows,
     "log": log_rows,
     "spark": spark_rows,
@@ -105,7 +122,11 @@ SUITES: dict[str, Callable[[str], Rows]] = {
 }
 
 
-BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {"cluster": cluster_rows, "wire": wire_rows}
+BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
+    "cluster": cluster_rows,
+    "engine": engine_rows,
+    "wire": wire_rows,
+}
 
 
 @click.command()
@@ -118,7 +139,7 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {"cluster": cluster_rows, 
 @click.option(
     "--kafka",
     metavar="PLACE",
-    help="For wire, cluster: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT of a running one.",
+    help="For wire, cluster, engine: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT.",
 )
 def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
     """Measure one SUITE on this machine. Exit code 4 when a goal is missed.
@@ -130,7 +151,7 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
     if quick and suite != "growth":
         raise click.UsageError("--quick goes with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
-        raise click.UsageError("--kafka goes with the suites wire and cluster")
+        raise click.UsageError("--kafka goes with the suites wire, cluster and engine")
     rows: list[dict[str, Any]] = []
     try:
         with ended_in_words(), jvm_assignors(jar) if jar else nullcontext() as java:

@@ -74,9 +74,9 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert "listens at 127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_only_two_suites_have_that_peer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_not_every_suite_has_that_peer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "log", "--kafka", "127.0.0.1:9092"]) == 2
-    assert "--kafka goes with the suites wire and cluster" in capsys.readouterr().err
+    assert "--kafka goes with the suites wire, cluster and engine" in capsys.readouterr().err
 
 
 def told(what: str, value: float, peer: float, ratio: float, goal: float = 2.0) -> str:

@@ -14,7 +14,7 @@ from muster.coordinator.bench.cluster.asking import Asking
 from muster.coordinator.bench.cluster.failover import Gap, How, rounds
 from muster.coordinator.bench.cluster.trio import NODES, one_alone, three_brokers, three_nodes
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import Row, at_most
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 BENCH: Final = "cluster"
@@ -130,10 +130,7 @@ def idle(home: str) -> Row:
 
 
 def cost(case: str, value: float, unit: str, peer: str, peer_value: float, share: float) -> Row:
-    """`share`: of the peer's, as much as it may be. The ratio is the peer's over ours."""
-    ratio = peer_value / value if value else float("inf")
-    goal = round(1 / share, 3)
-    return Row(BENCH, case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal)
+    return at_most(share, case, value, unit, peer, peer_value, bench=BENCH)
 
 
 def made(folder: str) -> str:

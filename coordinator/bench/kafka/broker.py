@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={home}/logs
 offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms={delay_ms}
 """
 
@@ -115,13 +117,21 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in taken]
 
 
-def fill_broker(broker: Broker, topic: str, partitions: int, batches: Sequence[bytes]) -> None:
+def fill_broker(
+    broker: Broker, topic: str, partitions: int, batches: Sequence[bytes], configs: Mapping[str, str] | None = None
+) -> None:
     """Make a topic and give each of its partitions these record batches as they are."""
 
     async def story() -> None:
         line = await Line.to(broker.address)
         try:
-            wanted = struct("CreateTopicsRequest.topics")(name=topic, num_partitions=partitions, replication_factor=1)
+            config = struct("CreateTopicsRequest.topics.configs")
+            wanted = struct("CreateTopicsRequest.topics")(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[config(name=name, value=value) for name, value in (configs or {}).items()],
+            )
             request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000)
             check((await line.ask("CreateTopics", 4, request)).topics[0].error_code, f"making the topic {topic}")
             for partition in range(partitions):
@@ -145,11 +155,11 @@ async def has_leader(line: Line, topic: str, partition: int, first: bytes) -> No
     check(code, f"filling {topic}")
 
 
-async def produced(line: Line, topic: str, partition: int, batch: bytes) -> int:
+async def produced(line: Line, topic: str, partition: int, batch: bytes, acks: int = 1) -> int:
     """The error code of one batch; its requests go out in the order in which this is called."""
     data = struct("ProduceRequest.topic_data.partition_data")(index=partition, records=batch)
     told = struct("ProduceRequest.topic_data")(name=topic, partition_data=[data])
-    request = struct("ProduceRequest")(acks=1, timeout_ms=30_000, topic_data=[told])
+    request = struct("ProduceRequest")(acks=acks, timeout_ms=30_000, topic_data=[told])
     answer = await line.ask("Produce", 9, request)
     return int(answer.responses[0].partition_responses[0].error_code)
 

@@ -1,0 +1,117 @@
+"""P1 to P3: commits through a node over Kafka, beside what it costs to write as much to that Kafka."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+from muster.coordinator.bench.engine.inside import BENCH, commit, groups_of, node_over
+from muster.coordinator.bench.kafka.broker import Broker, fill_broker, produced
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.rows import Row, at_least, at_most
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.core.records import OffsetStored
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.runtime.codec import encode
+from muster.storage.records.batch import encode_turn
+
+ROUNDS, EACH = 9, 60
+SHARDS, AT_ONCE = 50, 20
+CALLERS, CALLS = 32, 60
+TRANSACTION = 20
+WARM_UP = 200
+BARE = "bare"
+
+
+def measure(broker: Broker) -> Iterator[Row]:
+    fill_broker(broker, BARE, 1, [of_a_commit(0)])
+    one, bare, many, in_turn, rate = asyncio.run(measured(broker.address))
+    peer = "acks=all Produce of the same bytes, bare"
+    yield at_most(1.5, "P1 a commit, one shard, median", one, "ms", peer, bare, bench=BENCH)
+    case, peer = f"P2 {SHARDS} shards, {AT_ONCE} commits each, at once", f"{SHARDS} bare batches in turn"
+    yield at_most(0.1, case, many, "ms", peer, in_turn, bench=BENCH)
+    case, peer = f"P3 commits, {CALLERS} callers", f"confluent-kafka, a transaction for each {TRANSACTION}"
+    yield at_least(4.0, case, rate, "commits/s", peer, transactions(broker.address), bench=BENCH)
+
+
+def of_a_commit(number: int) -> bytes:
+    """The batch that keeps a commit of one position."""
+    stored = OffsetStored("bench-0", "orders", 0, StoredOffset(number, -1, "", 0))
+    return encode_turn(encode([stored]).groups, 0)
+
+
+async def measured(address: str) -> tuple[float, float, float, float, float]:
+    """ms of one commit and of one bare batch, of many commits at once and of as many batches as there are shards in
+    turn, commits a second; the first four side by side, the medians of rounds."""
+    groups = groups_of(SHARDS)
+    async with node_over(address, "bench-commits", SHARDS) as node:
+        line = await Line.to(address)
+        count = iter(range(1 << 40))
+
+        async def ours() -> None:
+            await commit(node, groups[0], next(count))
+
+        async def theirs() -> None:
+            if code := await produced(line, BARE, 0, of_a_commit(next(count)), acks=-1):
+                raise BenchFailed(f"the broker refused a batch with error {code}")
+
+        async def at_once() -> None:
+            number = next(count)
+            await asyncio.gather(*(commit(node, group, number) for group in groups for _ in range(AT_ONCE)))
+
+        for _ in range(WARM_UP):
+            await ours()
+            await theirs()
+        await at_once()
+        found: tuple[list[float], ...] = ([], [], [], [])
+        for _ in range(ROUNDS):
+            found[0].append(await median_ms(ours, EACH))
+            found[1].append(await median_ms(theirs, EACH))
+            found[2].append(await median_ms(at_once, 3))
+            found[3].append(await taken_ms(theirs, SHARDS))
+        one, bare, many, in_turn = map(statistics.median, found)
+        line.close()
+        return one, bare, many, in_turn, await commits_a_second(ours)
+
+
+async def median_ms(work: Callable[[], Awaitable[None]], times: int) -> float:
+    return statistics.median([await taken_ms(work, 1) for _ in range(times)])
+
+
+async def taken_ms(work: Callable[[], Awaitable[None]], times: int) -> float:
+    began = time.perf_counter()
+    for _ in range(times):
+        await work()
+    return (time.perf_counter() - began) * 1e3
+
+
+async def commits_a_second(ours: Callable[[], Awaitable[None]]) -> float:
+    async def caller() -> None:
+        for _ in range(CALLS):
+            await ours()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return CALLERS * CALLS / (time.perf_counter() - began)
+
+
+def transactions(address: str) -> float:
+    """Commits a second of a producer that is fenced as libraries offer it: so many in a transaction."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "bench-theirs", "linger.ms": 0})
+    producer.init_transactions(60)
+    value = of_a_commit(0)
+
+    def one() -> None:
+        producer.begin_transaction()
+        for number in range(TRANSACTION):
+            producer.produce(BARE, value, str(number))
+        producer.commit_transaction(60)
+
+    for _ in range(5):
+        one()
+    began, times = time.perf_counter(), CALLERS * CALLS // TRANSACTION
+    for _ in range(times):
+        one()
+    return times * TRANSACTION / (time.perf_counter() - began)

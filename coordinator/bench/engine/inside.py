@@ -1,0 +1,80 @@
+"""A node over a Kafka in this process, asked without a door: what the engine costs, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.config import load_settings
+from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.journal.logs import configure_logs
+from muster.coordinator.server.node.app import Node
+
+BENCH: Final = "engine"
+TOPIC: Final = "orders"
+STARTS_S: Final = 60.0
+LOOK_AGAIN_S: Final = 0.01
+LOG_LEVEL: Final = "error"
+
+
+def settings_over(address: str, cluster: str, shards: int) -> dict[str, str]:
+    return {
+        "engine": f"kafka://{address}",
+        "engine.kafka.cluster": cluster,
+        "engine.kafka.state.replication.factor": "1",
+        "offsets.topic.num.partitions": str(shards),
+        "listeners": "127.0.0.1:0",
+        "http.listeners": "",
+        "logging.level": LOG_LEVEL,
+    }
+
+
+@asynccontextmanager
+async def node_over(address: str, cluster: str, shards: int) -> AsyncIterator[Node]:
+    """It owns all shards by the time."""
+    settings = load_settings(None, settings_over(address, cluster, shards))
+    repeats = configure_logs(settings.logging_level, settings.logging_format, node_id=settings.node_id)
+    node = Node(settings)
+    try:
+        async with asyncio.timeout(STARTS_S):
+            await node.start()
+            await has_all(node, shards)
+    except TimeoutError:
+        raise BenchFailed(f"a node over {address} did not own its shards within {STARTS_S:.0f} s") from None
+    try:
+        yield node
+    finally:
+        await node.stop()
+        repeats.close()
+
+
+async def has_all(node: Node, shards: int) -> None:
+    while True:
+        if all(node.engine.status(shard) is ShardStatus.ACTIVE for shard in range(shards)):
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def groups_of(shards: int) -> list[str]:
+    """A group for each shard."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < shards:
+        group = f"bench-{number}"
+        found.setdefault(partition_for(group, shards), group)
+        number += 1
+    return [found[shard] for shard in range(shards)]
+
+
+async def commit(node: Node, group: str, offset: int) -> None:
+    """One position, of a group without members. Raises BenchFailed where it is refused."""
+    event = OffsetCommit(node.driver.next_id(), group, "", None, -1, {(TOPIC, 0): CommittedOffset(offset, metadata="")})
+    reply = await node.driver.ask(partition_for(group, node.engine.shards), event, OffsetCommitReply)
+    codes = {reply.code, *reply.partitions.values()}
+    if any(codes):
+        raise BenchFailed(f"a commit of {group} was refused: {sorted(code.name for code in codes if code)}")

@@ -1,0 +1,40 @@
+"""The cases of `muster bench engine`: goals are those of the wing's section 14."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from muster.coordinator.bench.engine import beating, commits, taking
+from muster.coordinator.bench.kafka.broker import Broker, running_broker
+from muster.coordinator.bench.kafka.place import classpath
+from muster.coordinator.bench.rows import Row
+
+Measure: TypeAlias = Callable[[Broker, str], Iterator[Row]]
+"""Beside a broker, in a folder that is removed afterwards."""
+
+CASES: Final[dict[str, Measure]] = {
+    "P1 P2 P3 commits": lambda broker, home: commits.measure(broker),
+    "P4 taking": taking.measure,
+    "P7 heartbeats": beating.measure,
+}
+
+
+def run(only: str = "", kafka: str = "") -> Iterator[Row]:
+    """Measure the cases whose name contains `only`, over a broker of the folder `kafka`, or of what Maven has.
+
+    Raises BenchFailed, NotFetched, JavaNotFound.
+    """
+    wanted = {name: measure for name, measure in CASES.items() if only in name}
+    if not wanted:
+        return
+    home = Path(tempfile.mkdtemp(prefix="muster-bench-"))
+    try:
+        with running_broker(str(home), classpath(kafka) if kafka else "") as broker:
+            for name, measure in wanted.items():
+                folder = home / name.replace(" ", "-")
+                folder.mkdir()
+                yield from measure(broker, str(folder))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,40 @@
+"""The benchmark of nodes over somebody's Kafka, as far as it goes without one."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.bench.engine import suite, taking
+from muster.coordinator.bench.engine.commits import of_a_commit
+from muster.coordinator.bench.engine.inside import groups_of
+from muster.coordinator.cli.main import main
+from muster.coordinator.runtime.router import partition_for
+from muster.storage.records.batch import decode_records, encode_turn
+
+
+def test_each_shard_has_a_group() -> None:
+    assert [partition_for(group, 50) for group in groups_of(50)] == list(range(50))
+
+
+def test_a_bare_batch_has_what_a_commit_keeps() -> None:
+    [record] = decode_records(of_a_commit(7))
+    assert (b"bench-0" in record.key, len(of_a_commit(7))) == (True, len(of_a_commit(8)))
+
+
+def test_the_shard_that_is_taken_has_as_many_positions_as_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "KEYS", 20)
+    turn = taking.encode(map(taking.stored, range(40))).groups
+    assert len(list(decode_records(encode_turn(turn, 0)))) == 40
+    assert taking.bundled(str(tmp_path), [turn]) > 0
+    monkeypatch.setattr(taking, "KEYS", 30)
+    with pytest.raises(AssertionError, match="30 were written"):
+        taking.bundled(str(tmp_path / "other"), [turn])
+
+
+def test_a_case_that_there_is_not_starts_no_broker() -> None:
+    assert list(suite.run("no such case")) == []
+
+
+def test_a_folder_that_has_no_broker_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "engine", "--kafka", str(tmp_path)]) == 1
+    assert "no broker in" in capsys.readouterr().err

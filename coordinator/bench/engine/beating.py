@@ -13,8 +13,8 @@ from muster.coordinator.bench.kafka.broker import Broker
 from muster.coordinator.bench.members import Wire
 from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned, server
 from muster.coordinator.bench.rows import Row, at_most
-from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2
 
 SHARDS = 4
 
@@ -56,7 +56,7 @@ async def coordinates(over: Server) -> None:
         while True:
             with contextlib.suppress(grpc.aio.AioRpcError):  # it has heard nothing of the nodes' group yet
                 answer = await wire.call("Heartbeat", request, pb.HeartbeatResponse)
-                if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                if answer.error_code == errors_pb2.ERROR_CODE_UNKNOWN_MEMBER_ID:
                     break
             await asyncio.sleep(LOOK_AGAIN_S)
     await wire.close()

@@ -93,7 +93,7 @@ def decode_bid(metadata: bytes) -> Bid:
         _addresses(said),
         tuple(sorted(_numbers(said, "owned"))),
         bool(said.get("draining", False)),
-        int(said.get("generation", -1)),
+        _generation(said),
     )
 
 
@@ -162,7 +162,10 @@ def decode_deal(assignment: bytes) -> Deal:
     said = _object("the map of shards", assignment)
     nodes: dict[int, NodeDealt] = {}
     taken: dict[int, int] = {}
-    for each in said.get("nodes", ()):
+    told = said.get("nodes", [])
+    if not isinstance(told, list):
+        raise ValueError(f"the map of shards: nodes is {str(told)[:80]}; a list expected")
+    for each in told:
         if not isinstance(each, dict):
             raise ValueError(f"the map of shards: nodes holds {each!r}; an object expected")
         node = _number(each, "node")
@@ -202,7 +205,7 @@ def _object(what: str, text: bytes) -> dict[str, Any]:
         raise ValueError(f"{what} has {len(text)} bytes; at most {MOST_BYTES} are read")
     try:
         said = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{what} is not JSON: {error}") from None
     if not isinstance(said, dict):
         raise ValueError(f"{what} is {type(said).__name__}; an object expected")
@@ -213,6 +216,13 @@ def _number(said: Mapping[str, Any], name: str) -> int:
     number = said.get(name)
     if type(number) is not int or number < 0:
         raise ValueError(f"{name} is {number!r}; a number of 0 or more expected")
+    return number
+
+
+def _generation(said: Mapping[str, Any]) -> int:
+    number = said.get("generation", -1)
+    if type(number) is not int:
+        raise ValueError(f"generation is {str(number)[:80]}; a number expected")
     return number
 
 

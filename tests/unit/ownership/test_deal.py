@@ -85,11 +85,22 @@ def test_f1_nobody_who_can_take_anything() -> None:
         (b'{"shards":2,"nodes":[{"node":1,"shards":[1]},{"node":2,"shards":[1]}]}', "gives shard 1 to nodes 1 and 2"),
         (b'{"shards":true,"nodes":[]}', "shards is True"),
         (b'{"shards":1,"nodes":[{"node":1,"addresses":[]}]}', r"addresses is \[\]"),
+        (b'{"shards":1,"nodes":5}', "nodes is 5"),
+        (b"[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_map_that_cannot_be_read_says_why(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         decode_deal(text)
+
+
+@pytest.mark.parametrize("generation", ["null", "[]", "1e400", "true", '"6"'])
+def test_what_a_stranger_says_costs_nobody_else_his_shards(generation: str) -> None:
+    """Whoever may join the nodes' group says what he likes there."""
+    with pytest.raises(ValueError, match="generation is"):
+        decode_bid(b'{"node":1,"generation":%s}' % generation.encode())
+    bids = {"a": b'{"node":1,"generation":%s}' % generation.encode(), "b": b"[" * 100_000, "c": encode_bid(Bid(2, "i"))}
+    assert decode_deal(plan(bids, 3)).of(2) == {0, 1, 2}
 
 
 def test_kafka_answers_a_static_member_that_came_back_with_the_map_there_is() -> None:

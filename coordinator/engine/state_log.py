@@ -13,6 +13,10 @@ from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 LEDGER = b"{"
 """So begin the ledger's keys (S2)."""
 
+SETTLED = (32_255).to_bytes(2, "big")
+"""So begin keys of groups of which nothing is to be taken over from the upstream by itself any more (M2): a kind of
+hard facts that only this room knows."""
+
 OnAppend: TypeAlias = Callable[[int, Sequence[Entry]], None]
 
 THIN_OUT_FROM = 500_000
@@ -67,6 +71,8 @@ class StateLog:
         self.on_append = on_append
         self._turns: dict[int, list[Entry]] = {}
         self._read: dict[int, Held] = {}
+        self._settled: dict[int, set[str]] = {}
+        self._beside: dict[int, list[Entry]] = {}
 
     # -- GroupLog ---------------------------------------------------------------------------------------------------
 
@@ -75,6 +81,7 @@ class StateLog:
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         self._turns.setdefault(shard, []).extend(fitting(shard, groups, ledger, self.batch_bytes))
+        self._turns[shard] += self._beside.pop(shard, ())
         if self.on_append is not None:
             self.on_append(shard, groups)
 
@@ -106,10 +113,12 @@ class StateLog:
     def begin(self, shard: int) -> None:
         """What counts of the shard is about to be told, from its start."""
         self._read[shard] = Held()
+        self._settled.pop(shard, None)
+        self._beside.pop(shard, None)
 
     def hold(self, shard: int, records: Sequence[Record]) -> None:
         """These count, and are behind those before; kept until the load."""
-        self._read[shard].add(records)
+        self._read[shard].add([record for record in records if not self._settles(shard, record)])
 
     def ready(self, shard: int) -> None:
         """All that counts has been told, be it nothing."""
@@ -119,3 +128,31 @@ class StateLog:
         """What was read is loaded, or nobody wants it any more."""
         self._read.pop(shard, None)
         self._turns.pop(shard, None)
+
+    # -- groups that are settled ------------------------------------------------------------------------------------
+
+    def is_settled(self, shard: int, group: str) -> bool:
+        return group in self._settled.get(shard, ())
+
+    def settle(self, shard: int, group: str) -> None:
+        """It is, and written with what the shard writes next."""
+        if not self.is_settled(shard, group):
+            self._settled.setdefault(shard, set()).add(group)
+            self._beside.setdefault(shard, []).append((SETTLED + group.encode(), b"1", -1))
+
+    def unsettle(self, shard: int, group: str) -> None:
+        """It could not be done after all."""
+        if self.is_settled(shard, group):
+            self._settled[shard].discard(group)
+            self._beside.setdefault(shard, []).append((SETTLED + group.encode(), None, -1))
+
+    def _settles(self, shard: int, record: Record) -> bool:
+        key = record.key or b""
+        if key[:2] != SETTLED:
+            return False
+        groups, group = self._settled.setdefault(shard, set()), key[2:].decode(errors="replace")
+        if record.value is None:
+            groups.discard(group)
+        else:
+            groups.add(group)
+        return True

@@ -15,6 +15,7 @@ from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.client.aio import Admin
+    from muster.coordinator.client.described import GroupDescription
     from muster.coordinator.config import Settings
     from muster.coordinator.engine.groups.adopt import Moved
     from muster.coordinator.engine.upstream.groups import Position
@@ -101,9 +102,8 @@ def release(
 ) -> None:
     """Give GROUP back to that Kafka, with what it has committed, and forget it here.
 
-    It must have no members, here and there. While engine.kafka.groups holds for it, the next client that comes through
-    Muster makes it a group of Muster's again: except it (engine.kafka.groups.except), or give its clients the brokers'
-    own addresses.
+    It must have no members, here and there. The next client that comes through Muster has it adopted again: give its
+    clients the brokers' own addresses before they are started.
     """
     settings = settings_of(engine, file, given)
 
@@ -138,21 +138,27 @@ class HereByAdmin:
     def __init__(self, admin: "Admin") -> None:
         self._admin = admin
 
-    async def members(self, group: str) -> Sequence[str]:
+    async def _described(self, group: str) -> "GroupDescription | None":
         from muster.coordinator.client.errors import Refused
         from muster.coordinator.engine.upstream.groups import GROUP_NOT_FOUND
 
         try:
-            told = await self._admin.describe_group(group)
+            return await self._admin.describe_group(group)
         except Refused as error:
             if error.code == GROUP_NOT_FOUND:
-                return []
+                return None
             raise
-        return [f"{member.client_id or member.member_id} at {member.client_host}" for member in told.members]
+
+    async def members(self, group: str) -> Sequence[str]:
+        told = await self._described(group)
+        members = () if told is None else told.members
+        return [f"{member.client_id or member.member_id} at {member.client_host}" for member in members]
 
     async def positions(self, group: str) -> "Mapping[tuple[str, int], Position]":
         from muster.coordinator.engine.upstream.groups import Position
 
+        if await self._described(group) is None:
+            return {}  # to be asked for its positions would have it adopted at once (M2)
         kept = await self._admin.group_offsets(group, include_zookeeper=False)
         return {(tp.topic, tp.partition): Position(at.offset, at.leader_epoch, at.metadata) for tp, at in kept.items()}
 
@@ -165,7 +171,9 @@ class HereByAdmin:
         await self._admin.alter_offsets(group, given, reason="adopted from the upstream Kafka")
 
     async def delete(self, group: str) -> None:
-        await self._admin.delete_groups([group], reason="released to the upstream Kafka")
+        from muster.coordinator.engine.groups.adopt import RELEASED
+
+        await self._admin.delete_groups([group], reason=RELEASED)
 
 
 async def matching(upstream: "Upstream", pattern: str) -> list[str]:

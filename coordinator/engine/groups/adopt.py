@@ -12,6 +12,9 @@ from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
 from muster.coordinator.engine.upstream.records import Place
 from muster.coordinator.engine.upstream.upstream import Upstream
 
+RELEASED: Final = "released to the upstream Kafka"
+"""Why a group is deleted here that was given back: it may come again, with what it has there."""
+
 NAMED: Final = 10
 """Members that are named in one sentence."""
 

@@ -4,7 +4,7 @@ A shard that is about to move takes nothing new (F8), and one with too much unde
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.core import events
 from muster.coordinator.core.effects import Reply
@@ -29,6 +29,10 @@ FULL: Final = (
 
 MAY_BE_LARGE: Final = (events.JoinGroup, events.SyncGroup, events.ConsumerHeartbeat, events.OffsetCommit)
 """Requests that a record which is too large may be of."""
+
+
+MOST_HELD: Final = 10_000
+"""Requests of one group that wait until it is known."""
 
 
 class GatedStepper(LedStepper):
@@ -63,11 +67,37 @@ class Gate(Authority, Protocol):
         """Whether more may be decided for the shard by now."""
 
 
+class Said(NamedTuple):
+    """What becomes of requests of a group that is not known here: NONE, it is served."""
+
+    code: ErrorCode
+    message: str = ""
+
+
+class Newcomers(Protocol):
+    """Who knows of groups that are not known here (M2)."""
+
+    def said_of(self, shard: int, group: str) -> Said | None:
+        """None: it has to be looked for."""
+
+    def look(self, shard: int, group: str) -> None:
+        """Look for it, then call `go_on`."""
+
+    def deleted(self, shard: int, group: str, by: str) -> None:
+        """Somebody wants it deleted here; `by`: who, from where and why."""
+
+
 class GatedEngine(LedEngine):
-    """See `LedEngine`."""
+    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set."""
 
     _authority: Gate
+    newcomers: Newcomers | None = None
+    _held: dict[tuple[int, str], list[Any]]
     steps = GatedStepper
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._held = {}
+        super().__init__(*args, **kwargs)
 
     def settled(self, shard: int) -> bool:
         """One that is dealt to this node is taken first, and loaded then."""
@@ -78,11 +108,46 @@ class GatedEngine(LedEngine):
         slot = self._slots[shard]
         if is_request(event) and slot.status is ShardStatus.ACTIVE:
             refusal = self._refusal(slot, event)
+            if refusal is None and self.newcomers is not None:
+                if self._is_held(slot, event, self.newcomers):
+                    return True
+                refusal = self._refusal_of_newcomer(slot, event, self.newcomers)
             if refusal is not None:
                 self._answers.answer(type(event), event.request_id, refusal)
                 self._inbox.append((slot, slot.life, TurnedAway(event)))
                 return True
         return super().submit(shard, event)
+
+    def go_on(self, shard: int, group: str) -> None:
+        """It is known what becomes of the group: those who waited for it are answered, or go on."""
+        for event in self._held.pop((shard, group), ()):
+            self.submit(shard, event)
+
+    def _is_held(self, slot: Slot, event: Any, newcomers: Newcomers) -> bool:
+        """Whether it waits until somebody has looked for its group."""
+        if isinstance(event, events.DeleteGroup):
+            newcomers.deleted(slot.index, event.group_id, event.operator)
+        if not is_first(event):
+            return False
+        place = slot.index, event.group_id
+        if place in self._held:
+            if len(self._held[place]) >= MOST_HELD:
+                return False
+            self._held[place].append(event)
+            return True
+        assert slot.core is not None, "it is active"
+        if slot.core.knows(event.group_id, None) or newcomers.said_of(*place) is not None:
+            return False
+        self._held[place] = [event]
+        newcomers.look(*place)
+        return True
+
+    def _refusal_of_newcomer(self, slot: Slot, event: Any, newcomers: Newcomers) -> Reply | None:
+        assert slot.core is not None, "it is active"
+        if not is_first(event) or slot.core.knows(event.group_id, None):
+            return None
+        said = newcomers.said_of(slot.index, event.group_id) or BUSY
+        return refusal_reply(event, said.code, said.message) if said.code else None
 
     def _refusal(self, slot: Slot, event: Any) -> Reply | None:
         if not self._authority.takes(slot.index):
@@ -90,3 +155,13 @@ class GatedEngine(LedEngine):
         if self._authority.has_room(slot.index) or slot.core is None or slot.core.writes_nothing(event):
             return None
         return refusal_reply(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FULL)
+
+
+BUSY: Final = Said(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{MOST_HELD} requests of the group wait until it is known")
+
+
+def is_first(event: Any) -> bool:
+    """Whether a client begins with it what it does in a group: with its positions, or as a member."""
+    if isinstance(event, events.ConsumerHeartbeat):
+        return event.member_epoch == 0
+    return isinstance(event, events.JoinGroup | events.OffsetFetch)

@@ -30,6 +30,7 @@ from muster.coordinator.server.engined.gated import GatedEngine
 from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
 from muster.coordinator.server.engined.mirroring import Mirroring
+from muster.coordinator.server.engined.newcomers import Newcomers
 from muster.coordinator.server.engined.oddities import Oddities
 from muster.coordinator.server.engined.records import UpstreamRecords
 from muster.coordinator.server.engined.watching import Watching
@@ -61,6 +62,7 @@ class KafkaSide:
     ends: Ends
     oddities: Oddities
     mirroring: Mirroring | None = None
+    newcomers: Newcomers | None = None
     view: DealtView
     """Which node has which shard."""
     admin: None = None
@@ -172,6 +174,9 @@ class KafkaSide:
         self._nodes.start()
         self.topics.start()
         self.oddities.start()
+        self.newcomers = engine.newcomers = Newcomers(
+            self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
+        )
         if self._settings.engine_kafka_offsets_mirror:
             given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
             self.mirroring = Mirroring(*given)
@@ -240,6 +245,8 @@ class KafkaSide:
             await self._nodes.stop()
         if hasattr(self, "owning"):
             await self.owning.stop()
+        if self.newcomers is not None:
+            await self.newcomers.stop()
         if self.mirroring is not None:
             await self.mirroring.stop()
         if hasattr(self, "oddities"):

@@ -79,7 +79,7 @@ def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.Captu
         ("moves-b", 1, 7),
     ]
     with Admin({"bootstrap.servers": muster.address}) as here:
-        assert here.group_offsets("moves-a") == {}
+        assert {each.group_id for each in here.list_groups()} == set(), "nothing was adopted yet"
         reader.close()
         assert main(["engine", "adopt", *both, "moves-a"]) == 0
         assert here.group_offsets("moves-a") == {
@@ -90,7 +90,12 @@ def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.Captu
         capsys.readouterr()
         assert main(["engine", "release", *both, "moves-a"]) == 0
         assert "moves-a: 2 positions released" in capsys.readouterr().err
-        assert here.group_offsets("moves-a") == {}
+        assert here.list_groups() == []
+        # Its clients come back, and are where they were.
+        assert here.group_offsets("moves-a") == {
+            (topic, 0): OffsetAndMetadata(50, "note", 0),
+            (topic, 1): OffsetAndMetadata(6, "", 0),
+        }
     admin = AdminClient({"bootstrap.servers": kafka})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("moves-a")])
     found = asked["moves-a"].result(PATIENCE_S).topic_partitions

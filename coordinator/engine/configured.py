@@ -1,10 +1,16 @@
 """A node's settings in the words of this room."""
 
+from typing import Final
+
 from muster.coordinator.config import Settings
 from muster.coordinator.engine.starting import Wanted
 from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
 from muster.coordinator.ownership import ground
 from muster.coordinator.ownership.appends import Limits
+
+ANSWER_S: Final = 10.0
+"""A broker that is silent for so long is asked no more, and another that may lead by now is: by default a Kafka takes
+9 s to find out itself."""
 
 
 def reach_of(settings: Settings) -> Reach:
@@ -26,6 +32,7 @@ def reach_of(settings: Settings) -> Reach:
         login if mechanism else None,
         certificates if protocol.endswith("SSL") else None,
         client_id=f"{settings.engine_kafka_cluster}-{settings.node_id}",
+        answer_s=ANSWER_S,
     )
 
 

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.events import Unload
@@ -15,7 +16,7 @@ from muster.coordinator.engine.reading import seen
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.takeovers import noted
 from muster.coordinator.engine.upstream import producers, records
-from muster.coordinator.engine.upstream.errors import FENCED, UpstreamError
+from muster.coordinator.engine.upstream.errors import FENCED, Unreached, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.engine.writing import size_of, wire_of
 from muster.coordinator.ownership import effects as ef
@@ -260,9 +261,16 @@ class Owning:
             try:
                 await asking
             except (UpstreamError, StorageError) as error:
+                if isinstance(error, Unreached):
+                    await self._look_who_leads()
                 self.step(ev.Failed(shard, request, str(error)))
 
         self._begin(asked())
+
+    async def _look_who_leads(self) -> None:
+        """Whoever was asked is gone, or silent: another may lead by now."""
+        with suppress(UpstreamError):
+            await self._upstream.refresh([self._topic])
 
     # -- what is to be done: in the engine ----------------------------------------------------------------------------
 

@@ -26,6 +26,10 @@ MOST_BATCHES: Final = 10_000
 """Of one Produce request."""
 
 
+BESIDE_S: Final = 1.0
+"""How much longer than its own time a Produce is waited for: a broker that is silent then may lead no more (A2)."""
+
+
 class Written(NamedTuple):
     """What was said of one batch: Kafka's code, and the offset of its first record; -1: not told."""
 
@@ -66,7 +70,7 @@ async def produce(
             struct("ProduceRequest.topic_data")(name=name, partition_data=data) for name, data in topics.items()
         ],
     )
-    answer = await upstream.ask(broker, "Produce", request, purpose=WRITE, waits_s=timeout_ms / 1000)
+    answer = await upstream.ask(broker, "Produce", request, purpose=WRITE, waits_s=timeout_ms / 1000, within_s=BESIDE_S)
     told = {
         (topic.name, each.index): Written(each.error_code, each.base_offset, each.error_message or "")
         for topic in answer.responses

@@ -1,6 +1,6 @@
 """A node of several over one upstream: its shards are dealt by the nodes' group, all in the loop of a test.
 
-Run as `python -m tests.support.engine.of_many HOST:PORT CLUSTER SHARDS NODE SESSION_MS` it is a process of its own: it
+Run as `python -m tests.support.engine.of_many HOST:PORT CLUSTER SHARDS NODE SESSION_MS COPIES` it is a process: it
 takes lines `NUMBER GROUP OFFSET` (a commit; -1 reads), answers each by `answer NUMBER OFFSET CODE`, and tells how many
 shards it `serves` whenever that changes. SIGTERM drains it.
 """
@@ -55,13 +55,13 @@ class OfMany(OverKafka):
         self._changed.set()
 
 
-async def serve(address: str, cluster: str, shards: int, node: int, session_ms: int) -> int:
+async def serve(address: str, cluster: str, shards: int, node: int, session_ms: int, copies: int) -> int:
     reader, loop = asyncio.StreamReader(), asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     told, ends, asked = -1, asyncio.Event(), set[asyncio.Task[None]]()
     loop.add_signal_handler(signal.SIGTERM, ends.set)
-    given: dict[str, Any] = {"instance": f"{node}/{os.getpid()}", "session_ms": session_ms, "heartbeat_ms": 300}
-    async with OfMany(address, cluster, shards, node=node, **given) as one:
+    given: dict[str, Any] = {"instance": f"{node}/{os.getpid()}", "session_ms": session_ms, "copies": copies}
+    async with OfMany(address, cluster, shards, node=node, heartbeat_ms=300, **given) as one:
 
         async def answer(number: str, group: str, offset: str) -> None:
             if int(offset) >= 0:
@@ -95,4 +95,4 @@ async def serve(address: str, cluster: str, shards: int, node: int, session_ms: 
 
 
 if __name__ == "__main__":
-    raise SystemExit(asyncio.run(serve(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))))
+    raise SystemExit(asyncio.run(serve(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7]))))

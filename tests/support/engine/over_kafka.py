@@ -45,8 +45,11 @@ class OverKafka:
         node: int = 1,
         instance: str = "one",
         session_ms: int = 2_000,
+        copies: int = 1,
     ) -> None:
+        """copies: of the state topic, where it is made."""
         self.id = node
+        self._copies = copies
         self.upstream = Upstream(Reach((parse_address(address),), connect_s=10, answer_s=10))
         self.topic, self.shards = f"{cluster}.state", shards
         self.clock = Clock()
@@ -64,7 +67,7 @@ class OverKafka:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        batch_bytes = await usable(self.upstream, Wanted(self.topic, self.shards, 1, 1_000_000))
+        batch_bytes = await usable(self.upstream, Wanted(self.topic, self.shards, self._copies, 1_000_000))
         limits = AppendLimits(batch_bytes=batch_bytes)
         settings = Settings(self.id, self._instance, session_timeout_ms=self._session_ms, limits=limits)
         log = self.log = StateLog(batch_bytes)

@@ -48,8 +48,8 @@ class Process:
         self._child: asyncio.subprocess.Process
         self._listening: asyncio.Task[None]
 
-    async def start(self, address: str, cluster: str, shards: int, session_ms: int) -> "Process":
-        words = [address, cluster, str(shards), str(self.node), str(session_ms)]
+    async def start(self, address: str, cluster: str, session_ms: int, copies: int) -> "Process":
+        words = [address, cluster, str(SHARDS), str(self.node), str(session_ms), str(copies)]
         self._child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.support.engine.of_many", *words),
             cwd=ROOT,
@@ -199,15 +199,15 @@ class Clients:
 class Nodes:
     """Three of them, and clients that commit all the time. addresses: where each reaches the upstream."""
 
-    def __init__(self, addresses: Mapping[int, str], cluster: str, session_ms: int) -> None:
-        self.addresses, self.cluster, self.session_ms = addresses, cluster, session_ms
+    def __init__(self, addresses: Mapping[int, str], cluster: str, session_ms: int, copies: int) -> None:
+        self.addresses, self.cluster, self.session_ms, self.copies = addresses, cluster, session_ms, copies
         self.nodes: dict[int, Process] = {}
         self.others: list[Process] = []
         self.news = News()
         self.clients = Clients(GROUPS, lambda: list(self.nodes.values()), self.news)
 
     async def begin(self, node: int) -> Process:
-        started = await Process(node, self.news).start(self.addresses[node], self.cluster, SHARDS, self.session_ms)
+        started = await Process(node, self.news).start(self.addresses[node], self.cluster, self.session_ms, self.copies)
         if node in self.nodes:
             self.others.append(self.nodes[node])
         self.nodes[node] = started
@@ -219,10 +219,12 @@ class Nodes:
 
 
 @asynccontextmanager
-async def three(address: str | Mapping[int, str], cluster: str, session_ms: int = SESSION_MS) -> AsyncIterator[Nodes]:
+async def three(
+    address: str | Mapping[int, str], cluster: str, session_ms: int = SESSION_MS, copies: int = 1
+) -> AsyncIterator[Nodes]:
     """At its end all goes on, and what was acknowledged is there."""
     addresses = dict.fromkeys((1, 2, 3), address) if isinstance(address, str) else address
-    nodes = Nodes(addresses, cluster, session_ms)
+    nodes = Nodes(addresses, cluster, session_ms, copies)
     try:
         for node in (1, 2, 3):
             await nodes.begin(node)

@@ -19,7 +19,7 @@ from muster.coordinator.ownership.facts import Batch, Producer, Read
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.state_topic import StateTopic
-from tests.fakes.upstream_broker import UpstreamBroker
+from tests.fakes.upstream_broker import UpstreamBroker, metadata
 from tests.support.engine.over_kafka import OverKafka
 
 SHARDS = 2
@@ -94,6 +94,21 @@ def test_what_was_decided_meanwhile_leaves_together() -> None:
 
 
 # -- bad moments ----------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_is_gone_is_not_asked_for_ever_who_leads_now_is() -> None:
+    async def story(topic: StateTopic, broker: UpstreamBroker, address: str) -> None:
+        async with UpstreamBroker() as gone:
+            where = gone.address
+        brokers = {1: broker.address, 2: where}
+        told = dict.fromkeys(range(SHARDS), (2, 1))
+        broker.answers["Metadata"] = lambda request: metadata(brokers, {topic.topic: told})
+        async with over(address) as node, asyncio.timeout(10):
+            await node.until(lambda: node.owning.shards.stages())
+            told.update(dict.fromkeys(range(SHARDS), (1, 2)))
+            await node.all_served()
+
+    run(story)
 
 
 def test_after_a_lost_answer_the_same_bytes_are_sent_again_and_lie_there_once() -> None:

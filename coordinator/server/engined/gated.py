@@ -3,12 +3,13 @@
 A shard that is about to move takes nothing new (F8), and one with too much under way nothing that would add to it (A3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.core import events
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event, TurnedAway
+from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.engine.state_log import StateLog
@@ -88,15 +89,19 @@ class Newcomers(Protocol):
 
 
 class GatedEngine(LedEngine):
-    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set."""
+    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set. on_read: hears which
+    topics members subscribe to by name (T1)."""
 
     _authority: Gate
     newcomers: Newcomers | None = None
     _held: dict[tuple[int, str], list[Any]]
     steps = GatedStepper
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, on_read: Callable[[Iterable[str]], None] = lambda topics: None, **kwargs: Any
+    ) -> None:
         self._held = {}
+        self._on_read = on_read
         super().__init__(*args, **kwargs)
 
     def settled(self, shard: int) -> bool:
@@ -106,6 +111,8 @@ class GatedEngine(LedEngine):
 
     def submit(self, shard: int, event: Event) -> bool:
         slot = self._slots[shard]
+        if names := read_by(event):
+            self._on_read(names)
         if is_request(event) and slot.status is ShardStatus.ACTIVE:
             refusal = self._refusal(slot, event)
             if refusal is None and self.newcomers is not None:
@@ -165,3 +172,12 @@ def is_first(event: Any) -> bool:
     if isinstance(event, events.ConsumerHeartbeat):
         return event.member_epoch == 0
     return isinstance(event, events.JoinGroup | events.OffsetFetch)
+
+
+def read_by(event: Event) -> Iterable[str]:
+    """The topics that a member names as it joins, or changes what it reads."""
+    if isinstance(event, events.ConsumerHeartbeat):
+        return event.topic_names or ()
+    if isinstance(event, events.JoinGroup) and event.protocol_type == CONSUMER and event.protocols:
+        return topics_of(event.protocols[0].metadata) or ()
+    return ()

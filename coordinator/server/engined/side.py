@@ -155,6 +155,7 @@ class KafkaSide:
 
         timeout_ms = self._settings.offsets_commit_timeout_ms
         given |= {"authority": self.owning, "commit_timeout_ms": timeout_ms, "on_orphans": self.topics.recalled}
+        given |= {"on_read": self.topics.wanted}
         return GatedEngine(*args, on_status=told, **given)
 
     def coordinate(

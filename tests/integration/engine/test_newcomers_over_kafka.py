@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from muster.coordinator.client import Admin
+from muster.coordinator.client import Admin, Worker
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import OffsetAndMetadata
 from tests.support.engine.served import make_topics, over
@@ -55,3 +55,21 @@ def test_m2_while_somebody_reads_in_it_upstream_it_is_refused_here(kafka: str, t
         before.close()
         with Admin({"bootstrap.servers": node.address}) as here:
             assert here.group_offsets("busy-still") == {("second", 0): OffsetAndMetadata(5)}
+
+
+def test_t1_a_topic_that_was_made_just_now_is_known_as_soon_as_somebody_reads_it(kafka: str, tmp_path: Path) -> None:
+    """Where the coordinator plans: who leads a classic group looks for topics itself."""
+    name = "made-just-now"
+    with running_node(tmp_path, over(kafka, name) | {"engine.kafka.metadata.refresh.ms": "86400000"}) as node:
+        make_topics(kafka, {name: 2})
+        worker = Worker(bootstrap_servers=node.address, group_id=name, group_protocol="consumer")
+        worker.join(topics=[name])
+        try:
+
+            def owned() -> int:
+                worker.poll(0.05)
+                return len(worker.owned())
+
+            until(lambda: owned() == 2, lambda: f"it owns {worker.owned()}")
+        finally:
+            worker.close()

@@ -3,9 +3,18 @@
 from collections.abc import Collection
 from itertools import count
 
+from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core.effects import HeartbeatReply, OffsetCommitReply, OffsetFetchReply
-from muster.coordinator.core.events import Heartbeat, OffsetCommit, OffsetFetch, Request, TopicsChanged
-from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.core.events import (
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    OffsetCommit,
+    OffsetFetch,
+    Request,
+    TopicsChanged,
+)
+from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.slot import ShardStatus
@@ -133,3 +142,14 @@ def test_whose_group_has_no_room_in_the_log_hears_so_and_nothing_of_it_is_kept()
     assert sent_on.code is ErrorCode.NOT_COORDINATOR
     assert engine.status(0) is ShardStatus.FAILED
     assert log.turn(0) == []
+
+
+def test_t1_what_members_read_is_told() -> None:
+    told: list[str] = []
+    engine = GatedEngine(MemoryGroupLog(1), 1, Limits(), authority=Everybody(), on_read=told.extend)
+    engine.submit(0, ConsumerHeartbeat(next(ids), "g", "m", 0, topic_names=("new", "orders")))
+    engine.submit(0, ConsumerHeartbeat(next(ids), "g", "m", 1))
+    protocols = (Protocol("range", encode_subscription(Subscription(1, ("old", "orders")))),)
+    for kind in ("consumer", "connect"):
+        engine.submit(0, JoinGroup(next(ids), "c", "", None, "c", "/h", 10_000, 10_000, kind, protocols, "fresh"))
+    assert sorted(told) == ["new", "old", "orders", "orders"]

@@ -15,6 +15,7 @@ from muster.coordinator.client.connection import Connection, split_servers
 from muster.coordinator.client.errors import ConfigError
 from muster.coordinator.client.group_protocols import check_protocol, check_zookeeper
 from muster.coordinator.client.group_protocols import dotted as dotted
+from muster.coordinator.client.records_config import RecordsProperties
 from muster.coordinator.client.security_config import SecurityProperties, shown
 from muster.coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
 from muster.storage.references import BadReference, Resolved, resolved
@@ -78,7 +79,7 @@ class ClientConfig(SecurityProperties):
         return Connection(**{field.name: getattr(self, field.name) for field in fields(Connection)})
 
 
-class ProducerConfig(ClientConfig):
+class ProducerConfig(RecordsProperties, ClientConfig):
     """What a producer understands beyond that."""
 
     kind: ClassVar[str] = "producer"
@@ -223,7 +224,7 @@ class WorkerConfig(GroupConfig):
         return self
 
 
-class ConsumerConfig(ZookeeperProperties, GroupConfig):
+class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
     """What a consumer understands beyond that."""
 
     kind: ClassVar[str] = "consumer"

@@ -6,7 +6,9 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.client.connection import Trust
 
-SECRET = frozenset({"ssl.keystore.key", "ssl.key.password", "token"})
+SECRET = frozenset(
+    {"ssl.keystore.key", "ssl.key.password", "token", "records.sasl.password", "records.ssl.key.password"}
+)
 """Properties whose values nothing may show: no error, no repr, no plan."""
 
 HIDDEN = "..."

@@ -46,6 +46,9 @@ SUSPECT_MS: Final = 1_000
 """A leader that is silent for so long beyond what it was given may be one no more."""
 MAX_TOPICS: Final = 100_000
 
+KAFKA: Final = "kafka"
+"""What a node says that has no records itself."""
+
 ONE_NODE: Final = ""
 """The place of every partition where there is one node, or none is known to be another's."""
 
@@ -92,6 +95,8 @@ class Leaders:
         self.shared = False
         self.in_cluster = False
         """A node has said so; the others may not be known yet."""
+        self.records = ""
+        """Where the Kafka cluster is that has the records, HOST:PORT by comma; empty: the nodes have them."""
         self._transport = transport
         self._nodes: dict[int, str] = {}
         self._topics: dict[str, _Topic] = {}
@@ -173,8 +178,9 @@ class Leaders:
         self.shared = self.in_cluster = True
         if answer.brokers:
             nodes = {node.node_id: host_and_port(node.host, node.port) for node in answer.brokers}
-            moved |= nodes != self._nodes
-            self._nodes = nodes
+            records = next((node.records_bootstrap for node in answer.brokers if node.records == KAFKA), "")
+            moved |= nodes != self._nodes or records != self.records
+            self._nodes, self.records = nodes, records
             self._transport.know(self.nodes)
         for topic in answer.topics:
             if topic.error_code == UNKNOWN_TOPIC:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.transport import Transport
@@ -21,9 +22,13 @@ from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
+if TYPE_CHECKING:
+    from muster.coordinator.client.upstream.reading import KafkaPoll
+
 log = logging.getLogger("muster.client")
 
 OFFSET_OUT_OF_RANGE = 1
+UNSUPPORTED_VERSION = 35
 
 
 class Fetcher:
@@ -39,7 +44,8 @@ class Fetcher:
         self._config = config
         self._wake_owner = wake
         self._leaders = transport.leaders
-        self._polls: dict[str, Poll] = {}
+        self._polls: dict[str, Poll | KafkaPoll] = {}
+        self._asked_where = False
         self._ending: set[asyncio.Task[None]] = set()
         self._turn = 0
         self._started = False
@@ -51,10 +57,12 @@ class Fetcher:
             self._begin(ONE_NODE)
             self.changed()
 
-    def _begin(self, address: str) -> Poll:
-        poll = self._polls[address] = Poll(self, self._transport, self._config, address)
+    def _begin(self, address: str) -> None:
+        self._keep(address, Poll(self, self._transport, self._config, address))
+
+    def _keep(self, address: str, poll: "Poll | KafkaPoll") -> None:
+        self._polls[address] = poll
         poll.task.add_done_callback(self._ended)
-        return poll
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Only a bug ends it before `stop` does; the application must not wait for records for ever."""
@@ -68,14 +76,16 @@ class Fetcher:
 
     def changed(self) -> None:
         """Partitions, positions, pauses or leaders changed: look again at what to fetch, and where."""
-        if self._leaders.shared and self._started:
+        if self._leaders.records and self._started:
+            self._read_elsewhere()
+        elif self._leaders.shared and self._started:
             self._spread()
         for poll in self._polls.values():
             poll.changed()
 
     def _changed_at(self, address: str | None) -> None:
         """The same for partitions of one leader: who waits for records of others is not disturbed."""
-        poll = self._polls.get(address) if address is not None else None
+        poll = self._polls.get(ONE_NODE if self._leaders.records else address) if address is not None else None
         if poll is None:
             self.changed()
         else:
@@ -88,9 +98,22 @@ class Fetcher:
         for address in by_leader.keys() - self._polls.keys():
             self._begin(address)
         for address in self._polls.keys() - by_leader.keys() - {ONE_NODE, *self._leaders.nodes}:
-            task = asyncio.create_task(self._polls.pop(address).stop())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._end(address)
+
+    def _end(self, address: str) -> None:
+        task = asyncio.create_task(self._polls.pop(address).stop())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _read_elsewhere(self) -> None:
+        """The nodes have no records: they are in somebody's Kafka."""
+        from muster.coordinator.client.upstream.reading import KafkaPoll
+
+        if isinstance(self._polls.get(ONE_NODE), KafkaPoll):
+            return
+        for address in list(self._polls):
+            self._end(address)
+        self._keep(ONE_NODE, KafkaPoll(self, self._config, self._leaders.records))
 
     def wanted(self, address: str) -> list[PartitionState]:
         """The partitions that want records from this node."""
@@ -166,8 +189,12 @@ class Fetcher:
     def _take_partition(self, state: PartitionState, result: pb.FetchPartitionResult) -> bool:
         code = result.error_code
         if code == OFFSET_OUT_OF_RANGE:
-            self._out_of_range(state)
+            self.out_of_range(state)
             return True
+        if code == UNSUPPORTED_VERSION and not self._asked_where:
+            self._asked_where = True  # the answer says who has the records
+            self._leaders.look([state.tp])
+            return False
         if code in MOVED or (code in MAYBE_MOVED and self._leaders.shared):
             self._leaders.doubt([state.tp], result.current_leader if result.HasField("current_leader") else None)
             return True
@@ -209,7 +236,7 @@ class Fetcher:
         if state.stored is not None and state.stored > where:
             state.stored = where
 
-    def _out_of_range(self, state: PartitionState) -> None:
+    def out_of_range(self, state: PartitionState) -> None:
         if self._config.auto_offset_reset == "none":
             self.fail(
                 OffsetOutOfRange(
@@ -229,6 +256,10 @@ class Fetcher:
         )
         state.move_to(None)
         state.reset = True
+
+    def filled(self) -> None:
+        """Records came in."""
+        self._wake_owner()
 
     def fail(self, error: Exception) -> None:
         self.failure = error

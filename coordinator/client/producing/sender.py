@@ -6,7 +6,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TYPE_CHECKING
 
+from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.methods import PRODUCE
 from muster.coordinator.client.calls.transport import Transport
@@ -25,6 +27,9 @@ from muster.coordinator.client.producing.numbering import Numbering, Numbers
 from muster.coordinator.client.types import RecordMetadata, TopicPartition
 from muster.storage.records.batch import encode_batch
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from muster.coordinator.client.upstream.writing import KafkaWriter
 
 log = logging.getLogger("muster.client")
 
@@ -47,6 +52,7 @@ class Sender:
         self._accumulator = accumulator
         self._numbers = numbers
         self._leaders = transport.leaders
+        self._writer: KafkaWriter | None = None
         self._at: Counter[str | None] = Counter()
         """Requests under way, by whom they were made for: a node, ONE_NODE, or None where nobody was known to lead."""
         self._busy: set[TopicPartition] = set()
@@ -74,6 +80,8 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.close()
         # Whoever waits for one of these must not wait for ever.
         self._accumulator.begin_flush()
         while batches := self._accumulator.take(set())[0]:
@@ -183,6 +191,8 @@ class Sender:
         return reason or ClientError("delivery.timeout.ms passed")
 
     async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
+        if self._leaders.records:
+            return await self._write_elsewhere(batches)
         if (numbers := self._counting()) is not None:
             kept_out = await self._claimed(batches, numbers)
             if kept_out is not None:
@@ -298,21 +308,52 @@ class Sender:
                     led = result.current_leader if result.HasField("current_leader") else None
                     self._leaders.doubt([TopicPartition(topic.name, result.index)], led)
 
+    async def _write_elsewhere(self, batches: list[PendingBatch]) -> "Outcome":
+        """The nodes have no records: these go to somebody's Kafka."""
+        if self._writer is None:
+            from muster.coordinator.client.upstream.writing import KafkaWriter
+
+            try:
+                self._writer = KafkaWriter(self._config, self._leaders.records)
+            except ClientError as error:
+                for batch in batches:
+                    self._settle(batch, error)
+                return Outcome()
+        for batch, told in zip(batches, await self._writer.write(batches), strict=True):
+            errors = [each.error for each in told if each.error is not None]
+            self.failed += len(errors)
+            self.first_failure = self.first_failure or next(iter(errors), None)
+            for index, listener in batch.listeners:
+                each = told[index]
+                self._tell(batch, index, listener, each.error, each.offset, each.time_ms)
+            self._accumulator.settled(batch)
+        return Outcome()
+
     def _settle(self, batch: PendingBatch, error: Exception | None, base_offset: int = -1, time_ms: int = -1) -> None:
         if error is not None:
             self.failed += len(batch.records)
             self.first_failure = self.first_failure or error
         for index, listener in batch.listeners:
-            metadata = None
-            if error is None:
-                offset = base_offset + index if base_offset >= 0 else -1
-                stamp = time_ms if time_ms >= 0 else batch.records[index][0]
-                metadata = RecordMetadata(*batch.tp, offset, stamp)
-            try:
-                listener(error, metadata)
-            except Exception:
-                log.exception("on_delivery of %s-%d raised; the record is not affected", *batch.tp)
+            offset = base_offset + index if base_offset >= 0 else -1
+            self._tell(batch, index, listener, error, offset, time_ms)
         self._accumulator.settled(batch)
+
+    def _tell(
+        self,
+        batch: PendingBatch,
+        index: int,
+        listener: OnDelivery,
+        error: Exception | None,
+        offset: int,
+        time_ms: int,
+    ) -> None:
+        metadata = None
+        if error is None:
+            metadata = RecordMetadata(*batch.tp, offset, time_ms if time_ms >= 0 else batch.records[index][0])
+        try:
+            listener(error, metadata)
+        except Exception:
+            log.exception("on_delivery of %s-%d raised; the record is not affected", *batch.tp)
 
 
 @dataclass(slots=True)

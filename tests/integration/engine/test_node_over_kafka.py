@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import grpc
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, Worker
+from muster.coordinator.client import Admin, Consumer, Worker
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.config import parse_address
@@ -57,7 +57,7 @@ NODE: Final = {
 
 
 class Reader:
-    """A member that has to be a consumer; its records are not here, and it is told so."""
+    """A member that has to be a consumer; its records are in that Kafka, and there are none."""
 
     def __init__(self, given: dict[str, Any], lost: list[TopicPartition]) -> None:
         self._consumer = Consumer(**given)
@@ -195,16 +195,7 @@ def test_members_of_each_generation_outlive_a_killed_node(node: NodeProcess, adm
                 worker.close()
 
 
-def test_records_are_refused_with_the_place_where_they_are(node: NodeProcess, admin: Admin) -> None:
-    where = node.settings["engine"].removeprefix("kafka://")
-    with Producer(bootstrap_servers=node.address) as producer:
-        producer.produce("orders", b"v")
-        with pytest.raises(ClientError, match=f"are written and read in the Kafka cluster at {where}"):
-            producer.flush(PATIENCE_S)
-    with Consumer(bootstrap_servers=node.address, group_id="reads", auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
-        with pytest.raises(ClientError, match="Records of 'orders' are written and read in the Kafka cluster at"):
-            consumer.consume(1, PATIENCE_S)
+def test_topics_are_made_elsewhere_and_the_place_is_said(node: NodeProcess, admin: Admin) -> None:
     for refused in (lambda: admin.create_topic("more", 1), lambda: admin.delete_topics(["orders"])):
         with pytest.raises(ClientError, match="Topics are made, changed and removed in the Kafka cluster at"):
             refused()
@@ -235,7 +226,15 @@ def test_what_needs_a_log_of_the_nodes_own_is_refused(node: NodeProcess) -> None
             assert (answer.error_code, "engine=bundled" in answer.error_message) == (35, True)
         claimed = FencingStub(channel).ClaimFence(fence_pb.ClaimFenceRequest(group_id="g", member_id="m", topic="t"))
         assert (claimed.error_code, "engine=bundled" in claimed.error_message) == (35, True)
+        partition = broker_pb.ProducePartition(
+            index=0, records=encode_written([(b"k", b"v", None)], 0, producer=(-1, -1, -1))
+        )
+        topic = broker_pb.ProduceTopic(name="orders", partition_data=[partition])
+        produced = BrokerStub(channel).Produce(broker_pb.ProduceRequest(acks=-1, topic_data=[topic]))
+        [refused] = produced.responses[0].partition_responses
         told = BrokerStub(channel).Metadata(broker_pb.MetadataRequest(all_topics=True))
+    where = node.settings["engine"].removeprefix("kafka://")
+    assert f"are written and read in the Kafka cluster at {where}" in refused.error_message
     assert [(each.records, each.records_bootstrap) for each in told.brokers] == [
         ("kafka", node.settings["engine"].removeprefix("kafka://"))
     ]

@@ -156,10 +156,15 @@ class Settings(
         others = {
             "zookeeper.connect": self.zookeeper_connect,
             "inter.broker.listeners": self.inter_broker_listeners,
-            "kafka.listeners": self.kafka_listeners,
             "authorizer": "" if self.authorizer == "none" else self.authorizer,
         }
         check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
+        if self.upstream and self.kafka_listeners and not self.broker_ports:
+            raise ValueError(
+                f"kafka.listeners is {self.kafka_listeners}, but engine.kafka.broker.ports is empty: Kafka's clients "
+                "speak to each broker of it by a port of this node; set engine.kafka.broker.ports to FIRST-LAST, "
+                "such as 9100-9131, a port for each broker id from engine.kafka.broker.id.first on"
+            )
         return self
 
     @model_validator(mode="after")

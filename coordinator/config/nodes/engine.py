@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.nodes.proxying import ProxySettings
 from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
 from muster.storage.wording import as_text
 
@@ -30,7 +31,7 @@ def parse_engine(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(each.strip()) for each in text.removeprefix(SCHEME).split(","))
 
 
-class EngineSettings(BaseModel):
+class EngineSettings(ProxySettings):
     engine: str = Field(
         default=BUNDLED,
         alias="engine",
@@ -248,7 +249,6 @@ MEETS_THERE: Final = "its nodes find each other in that Kafka"
 NO_PLACE: Final[Mapping[str, str]] = {
     "zookeeper.connect": f"{MEETS_THERE}, and groups of the ZooKeeper era need engine={BUNDLED}",
     "inter.broker.listeners": MEETS_THERE,
-    "kafka.listeners": "Kafka's protocol is not served over an upstream yet, members come by gRPC",
     "authorizer": f"who may do what is kept in a node's own log, which needs engine={BUNDLED}",
 }
 """What a node over a Kafka does not take, and why."""

@@ -1,6 +1,7 @@
 """Which positions wait for the end of a transaction, and which are being written into one."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
@@ -19,14 +20,12 @@ class Waiting(NamedTuple):
 OfGroups: TypeAlias = dict[str, dict[Place, Waiting]]
 
 
+@dataclass(slots=True)
 class Pending:
     """Of one shard. of: by producer id. writing: by request, what may be in the log any moment."""
 
-    __slots__ = ("of", "writing")
-
-    def __init__(self) -> None:
-        self.of: dict[int, OfGroups] = {}
-        self.writing: dict[RequestId, tuple[str, frozenset[Place]]] = {}
+    of: dict[int, OfGroups] = field(default_factory=dict)
+    writing: dict[RequestId, tuple[str, frozenset[Place]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.of or self.writing)

@@ -1,17 +1,21 @@
 """What a node over somebody's Kafka stands on: that Kafka. It has no data directory, and no log to look after."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from muster.coordinator.edge.audit import Tell as TellAction
 from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.doors.kafka import KafkaDoor
+from muster.coordinator.server.doors.proxy import ProxyDoor
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
 from muster.coordinator.server.engined.side import KafkaSide
+from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.ground import Ground
 from muster.coordinator.server.node.lags import Span
 from muster.coordinator.server.node.services import FENCE_SERVICE
@@ -21,6 +25,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
+    from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.security.security import Security
     from muster.coordinator.server.security.tls.listeners import Certificates
 
@@ -65,6 +70,37 @@ class KafkaGround(Ground):
 
     def span_of(self, broker: Broker) -> Span:
         return self.joined.ends.span
+
+    async def serve_kafka(
+        self,
+        door: KafkaDoor | ProxyDoor,
+        driver: Driver,
+        requests: LogRequests,
+        *,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None",
+        tell: TellAction,
+        security: "Security | None",
+    ) -> None:
+        assert isinstance(door, ProxyDoor), "such a node has one before its upstream"
+        side, broker = self.joined, self.joined.broker
+        side.traffic = door
+        await door.start(
+            driver,
+            side.upstream,
+            shards=side.shards,
+            partitions=partitions,
+            log_span=lambda topic, partition: (
+                broker.start_offset(topic, partition),
+                broker.high_watermark(topic, partition),
+            ),
+            tell=tell,
+            cluster=self.cluster,
+            topics_changed=side.topics.look_soon,
+            instruments=instruments,
+            tls=secured_by.tls_of(self._certificates, "kafka"),
+            security=security,
+        )
 
     def staging(self, requests: LogRequests) -> RefusedStaging:
         return RefusedStaging(self._settings.engine)

@@ -14,6 +14,7 @@ from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.engine.ends import Ends
 from muster.coordinator.engine.nodes_group import NodesGroup
 from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.proxy.ours import ours_by_name
 from muster.coordinator.engine.starting import Unusable, usable
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
@@ -24,6 +25,7 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.doors.proxy import ProxyDoor
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.engined.gated import GatedEngine
@@ -75,6 +77,8 @@ class KafkaSide:
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(reach_of(settings))
         self.watching = Watching(settings)
+        self.traffic: ProxyDoor | None = None
+        """Where Kafka's clients pass, once they do."""
         self._nodes: NodesGroup | None = None
         self._entering: asyncio.Task[None] | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
@@ -96,6 +100,7 @@ class KafkaSide:
                 on_trouble=self.watching.topics_troubled,
             )
             await self.topics.look()
+            self._has_ports_for_all()
         except (Unusable, UpstreamError) as error:
             raise NoUpstream(f"engine is {settings.engine}, but {error}") from error
         self.ends = Ends(
@@ -143,8 +148,23 @@ class KafkaSide:
             self.topics,
             shards=self.shards,
             mine=lambda shard: shard in self.owning.shards.stages(),
+            ours=ours_by_name(
+                settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
+            ),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
         )
+
+    def _has_ports_for_all(self) -> None:
+        """Raises Unusable for a broker that Kafka's clients could not be led to."""
+        settings, first = self._settings, self._settings.engine_kafka_broker_id_first
+        ids = range(first, first + len(settings.broker_ports))
+        for broker in sorted(self.upstream.view.brokers) if settings.kafka_listeners else ():
+            if broker not in ids:
+                raise Unusable(
+                    f"the upstream has a broker of id {broker}, and engine.kafka.broker.ports "
+                    f"({settings.engine_kafka_broker_ports}) has ports for the ids {ids[0]} to {ids[-1]} only; widen "
+                    "it, or set engine.kafka.broker.id.first to the lowest id"
+                )
 
     def engine(self, *args: Any, on_status: Callable[[int, ShardStatus, str], None], **given: Any) -> GatedEngine:
         """Takes what `Engine` takes."""
@@ -201,6 +221,8 @@ class KafkaSide:
             fenced=watching.fenced_total,
             voids=watching.voids_total,
             errors=self.upstream.errors,
+            proxied={} if self.traffic is None else {"up": self.traffic.traffic.up, "down": self.traffic.traffic.down},
+            proxy_connections=0 if self.traffic is None else self.traffic.connections,
             foreign_members={group: each.members for group, each in self.oddities.foreign.items()},
             topics_unseen=len(self.oddities.unseen),
         )

@@ -12,18 +12,16 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.audit import Tell
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Method
-from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.grounds import ground_of
+from muster.coordinator.server.grounds import ground_of, kafka_door_of
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
@@ -100,7 +98,7 @@ class Node:
         self._bound = Address(settings.listen_host, settings.listen_port)
         self.measuring = measuring_of(settings, self._clock)
         self._instruments = self.measuring.instruments if self.measuring else None
-        self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
+        self._kafka = kafka_door_of(settings)
         self._observing = observing_of(settings, self._clock.now_ms, self._watchers.looked_at)
         self._tracing = tracing_of(settings)
         self._http = http_of(settings)
@@ -193,7 +191,15 @@ class Node:
         await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
-            await self._serve_kafka(self._kafka, tell)
+            await self._ground.serve_kafka(
+                self._kafka,
+                self.driver,
+                self.log_requests,
+                partitions=lambda: self._partitions,
+                instruments=self._instruments,
+                tell=tell,
+                security=self._security,
+            )
         if self._http is not None:
             from muster.coordinator.server.doors.http import Inside
 
@@ -230,23 +236,6 @@ class Node:
         await self._ground.register(self._security)
         if self._ground.joined is not None:
             self._stand_by(self._ground.joined)
-
-    async def _serve_kafka(self, door: KafkaDoor, tell: Tell) -> None:
-        zookeeper = self._ground.zookeeper
-        await door.start(
-            self.driver,
-            self.log_requests,
-            instruments=self._instruments,
-            shards=self.engine.shards,
-            partitions=lambda: self._partitions,
-            observed=zookeeper.groups if zookeeper is not None else None,
-            elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
-            tell=tell,
-            security=self._security,
-            tls=secured_by.tls_of(self._certificates, "kafka"),
-            cluster=self._ground.cluster,
-            admin=None if self._ground.joined is None else self._ground.joined.admin,
-        )
 
     async def stop(self) -> None:
         """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port.

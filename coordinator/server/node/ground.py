@@ -2,16 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.audit import Tell as TellAction
 from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -33,8 +35,10 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.clustered.figures import Figures
     from muster.coordinator.server.clustered.joined import Joined
+    from muster.coordinator.server.doors.proxy import ProxyDoor
     from muster.coordinator.server.security.security import Security
     from muster.coordinator.server.security.tls.listeners import Certificates
 
@@ -115,6 +119,38 @@ class Ground:
 
     measured: Measured | None = None
     """The same of many partitions, where others are to say."""
+
+    async def serve_kafka(
+        self,
+        door: "KafkaDoor | ProxyDoor",
+        driver: Driver,
+        requests: LogRequests,
+        *,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None",
+        tell: TellAction,
+        security: "Security | None",
+    ) -> None:
+        """Have Kafka's clients answered at the door, which is bound."""
+        zookeeper = self.zookeeper
+        await cast(KafkaDoor, door).start(
+            driver,
+            requests,
+            instruments=instruments,
+            shards=self.shards,
+            partitions=partitions,
+            observed=zookeeper.groups if zookeeper is not None else None,
+            elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
+            tell=tell,
+            security=security,
+            tls=secured_by.tls_of(self._certificates, "kafka"),
+            cluster=self.cluster,
+            admin=None if self.joined is None else self.joined.admin,
+        )
+
+    @property
+    def shards(self) -> int:
+        return self._settings.offsets_topic_num_partitions if self.joined is None else self.joined.shards
 
     def staging(self, requests: LogRequests) -> Stages:
         """The Staging service."""

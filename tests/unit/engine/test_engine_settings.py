@@ -60,7 +60,7 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
         ),
         (
             OVER | {"kafka.listeners": "127.0.0.1:9092"},
-            "--set: kafka.listeners is 127.0.0.1:9092, but engine is kafka://b1:9092, b2:9093: Kafka's protocol is not",
+            "--set: kafka.listeners is 127.0.0.1:9092, but engine.kafka.broker.ports is empty: Kafka's clients speak",
         ),
         (
             OVER | {"authorizer": "acl"},

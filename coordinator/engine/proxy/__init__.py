@@ -1,0 +1,13 @@
+"""Kafka's door over an upstream: every address that a client learns is a Muster node's, so that all it says passes one.
+
+allowed.py      which APIs and versions are told, and what is done with each (X5)
+beginnings.py   what is read of a request that passes
+places.py       where clients find the upstream's brokers, and Muster's nodes (X3, X4)
+rewriting.py    answers of the upstream, with these places in them
+ours.py         which groups are Muster's
+splitting.py    requests that name groups of both, cut apart, and their answers joined (X2)
+answering.py    what a broker's port says of groups of ours, and who coordinates them
+leg.py          the half of a connection that leads to the upstream
+passage.py      the half of its client
+ports.py        the ports that are listened on (X6)
+"""

@@ -1,0 +1,410 @@
+"""A client's connection through the node. What passes streams, what is for Muster is answered as at any other door, and
+answers leave in the order of the requests also where both mix (X7).
+
+Of a request that passes no more is read than its length, API, version and correlation id; of Produce also whether it
+will be answered. Requests for groups are held whole, within the limits of the node's other doors.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.coordinator.engine.proxy import rewriting
+from muster.coordinator.engine.proxy.allowed import CHANGES_TOPICS, PRODUCE, TABLE, Way
+from muster.coordinator.engine.proxy.beginnings import LONGEST, START, acks_of, group_of
+from muster.coordinator.engine.proxy.leg import Expected, Leg, Opens, Traffic
+from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.engine.proxy.rewriting import Edit
+from muster.coordinator.engine.proxy.splitting import Split, joined, split
+from muster.coordinator.kafka.apis import API_VERSIONS
+from muster.coordinator.kafka.codec.codec import decode, encode, is_flexible
+from muster.coordinator.kafka.codec.decoding import TooMany
+from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame
+from muster.coordinator.kafka.connections.connection import MOST_OF_A_TURN, Connection
+from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST
+from muster.coordinator.kafka.connections.places import Caller, Slot
+from muster.coordinator.kafka.dispatch import DOOR, Form, HangUp
+from muster.coordinator.metrics.instruments import Instruments
+
+LONGEST_KEPT: Final = 1_024
+"""Bytes of a request's beginning that are kept, to know the next of the same group by them."""
+
+
+@dataclass(slots=True, eq=False)
+class Port:
+    """What the connections of one port have in common. broker: whom it stands for; None: it is the node's own."""
+
+    broker: int | None
+    places: Places
+    ours: Callable[[str], bool]
+    leg: Callable[[], tuple[str, Opens]]
+    """Whom a connection leads to, for people, and what makes it. Raises HangUp where there is nobody."""
+    traffic: Traffic
+    instruments: Instruments | None = None
+    topics_changed: Callable[[], None] = lambda: None
+    """Told when a request went through after which there may be other topics."""
+
+
+class Passage(Connection):
+    __slots__ = ("_carry", "_known", "_left", "_leg", "_passes", "_passing", "_port", "_uncut", "_upstream_full")
+
+    def __init__(self, port: Port, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._port = port
+        self._leg: Leg | None = None
+        self._upstream_full = False
+        self._left = 0
+        self._passes = False
+        self._carry = b""
+        self._uncut = b""
+        self._known: dict[int, bytes] = {}
+        self._passing: dict[int, Form] = {}
+
+    # -- what comes from the client -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._let_in and self._port.broker is not None:
+            try:
+                self._upstream()
+            except HangUp as why:
+                self._drop(str(why))
+
+    def data_received(self, data: bytes) -> None:
+        if self._draining and not (self._left and self._passes):
+            return
+        self._active_at = self._loop.time()
+        if self._uncut:
+            self._uncut += data
+            return
+        self._cut_up(data)
+        self._throttle()
+
+    def _cut_up(self, data: bytes) -> None:
+        try:
+            if self._carry:
+                data, self._carry = self._carry + data, b""
+            self._cut(data)
+        except (MalformedFrame, HangUp) as error:
+            self._drop(str(error))
+
+    def _cut(self, data: bytes) -> None:
+        """Pieces of what passes go on; frames that are read are taken once they are whole."""
+        at, end = 0, len(data)
+        while at < end and not self._transport.is_closing():
+            if not self._left:
+                if self._draining:
+                    return
+                if end - at < START.size:
+                    self._carry = data[at:]
+                    return
+                if not self._begun(data, at):
+                    return
+            size = min(self._left, end - at)
+            self._left -= size
+            if self._passes:
+                assert self._leg is not None, "it was made when the request began"
+                self._leg.write(data if size == len(data) else memoryview(data)[at : at + size])
+            else:
+                self._hold(data[at : at + size])
+            at += size
+
+    def _begun(self, data: bytes, at: int) -> bool:
+        """Look at the request that begins here. False: it cannot begin yet. Raises MalformedFrame, HangUp."""
+        size, key, version, correlation = START.unpack_from(data, at)
+        if not SHORTEST <= size <= self._limits.max_frame:
+            raise MalformedFrame(f"a frame of {size} bytes; expected {SHORTEST} to {self._limits.max_frame}")
+        api, way = TABLE.get(key, (None, Way.GREET))
+        if api is None or not (api.first <= version <= api.last or way is Way.GREET):
+            raise HangUp(f"API {key} version {version} does not pass here; ApiVersions tells which do")
+        if way is Way.EDIT and key == LIST_GROUPS and self._port.broker is None:
+            way = Way.GROUP
+        self._passes = way is Way.PASS or way is Way.EDIT
+        if self._passes:
+            if self._backlog or self._parked is not None:
+                self._uncut = data[at:]
+                return False
+            acks: int | None = 1
+            if key == PRODUCE:
+                acks = acks_of(version, data, at)
+            if acks is None:
+                self._carry = data[at : at + LONGEST + 1]
+                return False
+            leg = self._upstream()
+            if acks:
+                slot = self._slot(key, version, correlation)
+                leg.expect(self._expected(slot, edit_of(self._port, key, version)))
+        self._left = size + LENGTH_BYTES
+        return True
+
+    def _hold(self, piece: bytes) -> None:
+        """Of a frame that is read whole; the same as at any other door."""
+        for frame in self._frames.feed(piece):
+            self._bytes += len(frame)
+            self._backlog.append(frame)
+        if self._frames.missing:
+            if (refused := self._foreseen()) is not None:
+                self._backlog.append(refused)
+            if self._frames.missing > MOST_OF_A_TURN:
+                self._rest()
+        super()._advance()
+
+    def _advance(self) -> None:
+        super()._advance()
+        while self._uncut and not self._backlog and self._parked is None and not self._transport.is_closing():
+            data, self._uncut = self._uncut, b""
+            self._cut_up(data)
+        self._throttle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._uncut = self._carry = b""
+        if self._leg is not None:
+            self._leg.close()
+
+    # -- requests that are read ---------------------------------------------------------------------------------------
+
+    def _start(self, frame: Frame) -> None:
+        key, version, correlation = HEAD.unpack_from(frame)
+        known = self._known.get(key << 16 | version)
+        if known is not None and frame.startswith(known, HEAD.size):
+            super()._start(frame)
+            return
+        way = TABLE[key][1]
+        if key == LIST_GROUPS:
+            super()._start(frame)
+        elif way is Way.GREET:
+            self._greet(frame, version, correlation)
+        elif way is Way.GROUP:
+            self._one_group(frame, key, version, correlation)
+        elif way is Way.SEVERAL:
+            self._several(frame, key, version, correlation)
+        else:
+            self._forward(frame, key, version, correlation)
+
+    def _greet(self, frame: Frame, version: int, correlation: int) -> None:
+        """What the client is, is told to both; what it may use is what both have."""
+        form = self._dispatch.form(API_VERSIONS, version)
+        if form is None:
+            super()._start(frame)
+            return
+        caller, request = self._read(form, frame)
+        assert form.immediate is not None
+        response = form.immediate(request, caller.call)
+        if response.error_code:
+            super()._start(frame)
+            return
+        self._forward(frame, API_VERSIONS, version, correlation, rewriting.versions(version, self._port.broker is None))
+
+    def _one_group(self, frame: Frame, key: int, version: int, correlation: int) -> None:
+        group, end = group_of(TABLE[key][0].name, version, frame)
+        if not self._port.ours(group):
+            self._forward(frame, key, version, correlation)
+            return
+        if end <= LONGEST_KEPT:
+            self._known[key << 16 | version] = bytes(frame[HEAD.size : end])
+        super()._start(frame)
+
+    def _several(self, frame: Frame, key: int, version: int, correlation: int) -> None:
+        name = TABLE[key][0].name
+        change = change_of(self._port, name, version)
+        edit = None if change is None else rewriting.whole(f"{name}Response", version, change)
+        form = self._dispatch.form(key, version)
+        if form is None:  # nobody here has a part in it
+            self._forward(frame, key, version, correlation, edit)
+            return
+        try:
+            caller, request = self._read(form, frame)
+        except TooMany:
+            super()._start(frame)
+            return
+        parts = split(name, version, request, self._port.ours, self._port.places)
+        if parts.theirs is None:
+            super()._start(frame)
+        elif parts.mine is None:
+            self._forward(frame, key, version, correlation, edit)
+        else:
+            slot = Slot(len(frame), correlation, form, self._begun_s)
+            self._slots.append(slot)
+            self._parked = slot
+            slot.task = self._loop.create_task(self._both(slot, caller, request, parts, change))
+
+    async def _both(
+        self, slot: Slot, caller: Caller, request: Any, parts: Split, change: Callable[[Any], Any] | None
+    ) -> None:
+        """Ask the upstream for its part and the handlers for theirs, and join what they say."""
+        name, version, form = slot.form.api.name, slot.form.version, slot.form
+        try:
+            told = self._ask(slot, caller, parts.theirs)
+            assert form.handler is not None, f"{name} is answered by the long way"
+            here = await form.handler(parts.mine, caller.call)
+            answer = await told
+            begin = 4 if not form.tagged else 5
+            there = decode(f"{name}Response", version, answer, begin)[0]
+            self._fill(slot, joined(name, version, request, here, there if change is None else change(there)))
+        except asyncio.CancelledError:
+            return
+        except Exception as error:
+            self._failed(slot, error)
+            return
+        self._answered(slot)
+
+    def _ask(self, slot: Slot, caller: Caller, request: Any) -> "asyncio.Future[bytes]":
+        """Part of a request, with the header of the whole."""
+        name, version = slot.form.api.name, slot.form.version
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        leg = self._upstream()
+        head = HEAD.pack(slot.form.api.key, version, slot.correlation) + caller.header
+        body = b"".join(encode(f"{name}Request", version, request))
+        leg.expect(Expected(slot.correlation, None, answer=answer))
+        leg.write((len(head) + len(body)).to_bytes(LENGTH_BYTES, "big") + head + body)
+        return answer
+
+    def _read(self, form: Form, frame: Frame) -> tuple[Caller, Any]:
+        caller = self._callers.get(form)
+        if caller is None or not frame.startswith(caller.header, HEAD.size):
+            caller = self._meet(form, frame)
+        return caller, caller.read(frame, HEAD.size + len(caller.header))[0]
+
+    def _forward(self, frame: Frame, key: int, version: int, correlation: int, edit: Edit | None = None) -> None:
+        """A frame that was read after all passes as it came."""
+        leg = self._upstream()
+        slot = self._slot(key, version, correlation)
+        leg.expect(self._expected(slot, edit))
+        leg.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        self._bytes -= len(frame)
+
+    # -- the upstream -------------------------------------------------------------------------------------------------
+
+    def _upstream(self) -> Leg:
+        """The way there, which is begun when it is needed first. Raises HangUp."""
+        if self._leg is None:
+            where, opens = self._port.leg()
+            self._leg = Leg(self, self._port.traffic, where)
+            self._upstream_full = True
+            opens(self._leg)
+        return self._leg
+
+    def _slot(self, key: int, version: int, correlation: int) -> Slot:
+        form = self._passing.get(key << 16 | version)
+        if form is None:
+            form = self._passing[key << 16 | version] = passing(self._port.instruments, key, version)
+        slot = Slot(0, correlation, form, self._begun_s)
+        self._slots.append(slot)
+        return slot
+
+    def _expected(self, slot: Slot, edit: Edit | None) -> Expected:
+        return Expected(slot.correlation, slot, edit, slot.form.tagged)
+
+    def is_due(self, slot: Slot) -> bool:
+        return bool(self._slots) and self._slots[0] is slot
+
+    def pass_on(self, piece: Buffer) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(piece)
+
+    def passed(self, slot: Slot) -> None:
+        slot.done = True
+        self._active_at = self._loop.time()
+        if slot.form.api.key in CHANGES_TOPICS:
+            self._port.topics_changed()
+        self._send()
+        if self._draining:
+            self._close_if_drained()
+        elif self._paused or self._uncut:
+            self._go_on()
+
+    def leg_stands(self, leg: Leg) -> None:
+        self.leg_full(False)
+
+    def leg_full(self, full: bool) -> None:
+        self._upstream_full = full
+        self._throttle()
+
+    def leg_lost(self, leg: Leg, why: str) -> None:
+        """With it goes the client's connection; one of the node's own port that nobody needs right now is made anew."""
+        if leg is not self._leg:
+            return
+        self._leg = None
+        idle = not leg.under_way and not (self._left and self._passes)
+        if self._port.broker is None and idle:
+            self.leg_full(False)
+        else:
+            self._end(why)
+
+    def _end(self, why: str) -> None:
+        """Close, once what was answered has left: it may say why the upstream hung up."""
+        self.fault, self._draining = why, True
+        self._backlog.clear()
+        for slot in self._slots:
+            if slot.task is not None:
+                slot.task.cancel()
+        self._slots.clear()
+        self._transport.close()
+
+    def _send(self) -> None:
+        super()._send()
+        if self._leg is not None and self._leg.kept:
+            self._loop.call_soon(self._leg.go_on)
+
+    # -- pressure -----------------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._weigh()
+        if self._leg is not None:
+            self._leg.rest()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._leg is not None:
+            self._leg.go_on()
+
+    def _throttle(self) -> None:
+        """As its base; a request that passes is at hand until it has passed, and does not stand in its own way."""
+        stop = self._resting or self._held or self._upstream_full or bool(self._uncut)
+        taken = len(self._slots) + len(self._backlog) - (self._passes and self._left > 0)
+        if taken > 0 and not stop:
+            full = taken >= self._limits.max_in_flight or self.in_flight_bytes > self._limits.max_in_flight_bytes
+            stop = full or self._choked
+        if stop != self._paused and not self._transport.is_closing():
+            self._paused = stop
+            (self._transport.pause_reading if stop else self._transport.resume_reading)()
+
+
+LIST_GROUPS: Final = 16
+METADATA: Final = 3
+DESCRIBE_CLUSTER: Final = 60
+
+
+def edit_of(port: Port, key: int, version: int) -> Edit | None:
+    """What is done with the answer to a request that was not read."""
+    if key == METADATA:
+        return rewriting.metadata(version, port.places)
+    if key == DESCRIBE_CLUSTER:
+        return rewriting.described_cluster(version, port.places)
+    if key == LIST_GROUPS:
+        return rewriting.listed_groups(version, port.ours)
+    return None
+
+
+def change_of(port: Port, name: str, version: int) -> Callable[[Any], Any] | None:
+    """What is done with the upstream's answer, or its part of one."""
+    if name == "FindCoordinator":
+        return lambda answer: rewriting.coordinators(answer, version, port.places)
+    if name == "DescribeConfigs":
+        return rewriting.described_configs
+    return None
+
+
+def nothing(*_: object) -> Any:
+    raise AssertionError("a request that passes is neither read nor answered here")
+
+
+def passing(instruments: Instruments | None, key: int, version: int) -> Form:
+    """The form of requests that the upstream answers."""
+    api, way = TABLE[key]
+    tagged = way is not Way.PASS and is_flexible(f"{api.name}Response", version) and key != API_VERSIONS
+    meter = None if instruments is None else instruments.meter(DOOR, api.name)
+    return Form(api, version, None, None, nothing, nothing, nothing, tagged, meter)

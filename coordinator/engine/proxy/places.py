@@ -1,0 +1,102 @@
+"""Where clients find the upstream's brokers through this node, and where Muster's nodes are (X3, X4)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from muster.coordinator.config import Address
+from muster.coordinator.edge.cluster import KAFKA, NodeAt
+from muster.coordinator.runtime.router import partition_for
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
+
+
+class Door(Protocol):
+    """Where this node's own clients are told to connect."""
+
+    def __call__(self) -> Address: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Brokers told apart by port: the one of id `first_id` is at the first port."""
+
+    host: Callable[[], str]
+    ports: range
+    first_id: int
+
+    def __call__(self, broker: int) -> Address | None:
+        """None: there is no port for it."""
+        number = broker - self.first_id
+        return Address(self.host(), self.ports[number]) if 0 <= number < len(self.ports) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Brokers told apart by the name that a client asks for in its handshake. pattern: has `$(id)` in it."""
+
+    pattern: str
+    port: Callable[[], int]
+
+    def __call__(self, broker: int) -> Address | None:
+        return Address(self.pattern.replace("$(id)", str(broker)), self.port()) if broker >= 0 else None
+
+    def broker(self, name: str) -> int | None:
+        """The broker that a name stands for.
+
+        >>> Hosts("broker-$(id).example", lambda: 9092).broker("broker-12.EXAMPLE")
+        12
+        """
+        before, _, behind = self.pattern.lower().partition("$(id)")
+        number = name.lower().removeprefix(before).removesuffix(behind)
+        told = number.isascii() and number.isdigit() and f"{before}{number}{behind}" == name.lower()
+        return int(number) if told and str(int(number)) == number else None
+
+
+class Places:
+    """`brokers` tells where this node stands for a broker; `cluster` knows the nodes of many, by their own ids, which
+    clients see behind `id_base`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        id_base: int,
+        own: Door,
+        brokers: Callable[[int], Address | None],
+        shards: int,
+        cluster: "Cluster | None" = None,
+    ) -> None:
+        self._me = node_id
+        self._base = id_base
+        self._own = own
+        self._brokers = brokers
+        self._shards = shards
+        self._cluster = cluster
+
+    def broker(self, broker: int) -> Address | None:
+        """Where this node stands for it; None: nowhere, so nobody may be told of it."""
+        return self._brokers(broker) if broker < self._base else None
+
+    def nodes(self) -> list[NodeAt]:
+        """All Muster nodes, this one at any rate."""
+        found = {} if self._cluster is None else {node.node_id: node for node in self._cluster.nodes(KAFKA)}
+        found.setdefault(self._me, NodeAt(self._me, *self._own()))
+        return [node._replace(node_id=self._base + each) for each, node in sorted(found.items())]
+
+    def coordinator(self, group: str) -> NodeAt | None:
+        """Whose the group's shard is; None while it is nobody's."""
+        if self._cluster is None:
+            return NodeAt(self._base + self._me, *self._own())
+        node = self._cluster.coordinator(partition_for(group, self._shards), KAFKA)
+        return None if node is None else node._replace(node_id=self._base + node.node_id)
+
+    def is_node(self, name: str) -> bool:
+        """Whether a client names this node by its id, as a resource."""
+        return name == str(self._base + self._me)
+
+    def everyone(self, brokers: Sequence[tuple[int, str | None]]) -> list[NodeAt]:
+        """Whom clients are told of: brokers, given with their racks, and all nodes of Muster."""
+        places = [(broker, self.broker(broker), rack) for broker, rack in brokers]
+        told = [NodeAt(broker, *place, rack) for broker, place, rack in places if place is not None]
+        return [*told, *self.nodes()]

@@ -1,0 +1,156 @@
+"""Kafka's door of a node over somebody's Kafka: what is for Muster's groups is answered, all else passes to brokers.
+
+Imported only where engine is a Kafka. It has the shape of `doors/kafka.py`'s door.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.edge.audit import Tell
+from muster.coordinator.edge.rights import everything
+from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.engine.proxy.answering import Coordinators, NotHere, NoTransactions, served
+from muster.coordinator.engine.proxy.leg import Traffic
+from muster.coordinator.engine.proxy.ours import ours_by_name
+from muster.coordinator.engine.proxy.passage import Port
+from muster.coordinator.engine.proxy.places import Places, Ports
+from muster.coordinator.engine.proxy.ports import ProxyListener
+from muster.coordinator.engine.proxy.reaching import Reaching
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.groups.asking import GroupDriver
+from muster.coordinator.kafka.groups.handlers import GroupHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.server.doors.kafka import listener_limits
+from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.metrics.instruments import Instruments
+    from muster.coordinator.server.security.security import Security
+
+log = structlog.get_logger("muster.kafka")
+
+
+class ProxyDoor:
+    """Bound before the upstream is asked, served once it was, drained when the node stops."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = ProxyListener(listener_limits(settings))
+        self._bound = settings.kafka_address or Address("", 0)
+        self._reaching: Reaching | None = None
+        self.traffic = Traffic()
+        """What passed, for metrics."""
+
+    @property
+    def bound(self) -> Address:
+        """Where the node's own port is; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where Kafka clients are told to connect."""
+        return self._settings.kafka_advertised_address(self._bound.port)
+
+    @property
+    def in_flight(self) -> int:
+        return self._listener.in_flight
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        return self._listener.unread
+
+    def bind(self) -> None:
+        """Take the ports, those of all brokers too. Raises AddressTaken."""
+        host, port = self._bound
+        try:
+            self._bound = Address(host, self._listener.bind(host, port))
+        except OSError as error:
+            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'kafka.listeners')}") from error
+        first = self._settings.engine_kafka_broker_id_first
+        try:
+            self._listener.bind_for(host, enumerate(self._settings.broker_ports, first))
+        except OSError as error:
+            self._listener.give_back()
+            cure = cure_of(error, "engine.kafka.broker.ports")
+            raise AddressTaken(f"cannot listen on {host}:{error.filename}: {cure}") from error
+
+    def give_back(self) -> None:
+        self._listener.give_back()
+
+    async def start(
+        self,
+        driver: GroupDriver,
+        upstream: Upstream,
+        *,
+        shards: int,
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+        tell: Tell,
+        ours: Callable[[str], bool] | None = None,
+        cluster: "Cluster | None" = None,
+        transactions: object | None = None,
+        topics_changed: Callable[[], None] = lambda: None,
+        instruments: "Instruments | None" = None,
+        tls: Tls | None = None,
+        security: "Security | None" = None,
+    ) -> None:
+        """Answer clients. partitions, log_span: of the upstream's topics. ours: which groups are Muster's, if not by
+        their names alone. cluster: knows the other nodes and who owns which shard. transactions: answers
+        AddOffsetsToTxn and TxnOffsetCommit of groups of ours. topics_changed: told when a client has made, deleted or
+        widened topics."""
+        settings = self._settings
+        places = self._places(shards, cluster)
+        reaching = self._reaching = Reaching(upstream)
+        is_ours = ours or ours_by_name(
+            settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
+        )
+
+        def port_of(broker: int | None) -> Port:
+            leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
+            return Port(broker, places, is_ours, leg, self.traffic, instruments, topics_changed)
+
+        def dispatch_of(groups: GroupDriver) -> Dispatch:
+            handlers = GroupHandlers(
+                groups,
+                shards=shards,
+                endpoint=lambda: Endpoint(settings.node_id, *self.advertised),
+                partitions=partitions,
+                log_span=log_span,
+                rights_of=everything if security is None else security.topic_rights,
+            )
+            parts = (Coordinators(places), transactions or NoTransactions(), handlers)
+            return Dispatch(parts, instruments, tell, apis=served())
+
+        await self._listener.serve(port_of(None), dispatch_of(driver), port_of, dispatch_of(NotHere()), tls)
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+        if self._reaching is not None:
+            self._reaching.close()
+
+    def _places(self, shards: int, cluster: "Cluster | None") -> Places:
+        settings = self._settings
+        brokers = Ports(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
+        return Places(
+            settings.node_id,
+            settings.engine_kafka_node_id_base,
+            lambda: self.advertised,
+            brokers,
+            shards,
+            cluster,
+        )

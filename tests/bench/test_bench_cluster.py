@@ -48,6 +48,20 @@ def test_a_row_is_told_before_the_next_case_begins_and_a_failure_names_its_case(
 
 
 @pytest.mark.usefixtures("no_nodes")
+def test_what_was_measured_before_the_brokers_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def brokers(home: str, place: str) -> Iterator[None]:
+        raise BenchFailed(f"no broker in {place!r}")
+        yield
+
+    monkeypatch.setattr(suite, "three_brokers", brokers)
+    rows = suite.run("P1 killed", "/nowhere")
+    assert [(row.value, row.peer) for row in (next(rows), next(rows))] == [(0.5, suite.TOLD)] * 2
+    with pytest.raises(BenchFailed, match=r"produce: three brokers of Kafka 4.1.1: no broker in '/nowhere'$"):
+        next(rows)
+
+
+@pytest.mark.usefixtures("no_nodes")
 def test_what_was_measured_is_shown_though_a_later_case_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "cluster", "--json"]) == 1
     out, err = capsys.readouterr()

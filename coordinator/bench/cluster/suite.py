@@ -79,18 +79,27 @@ def telling(case: str) -> Iterator[None]:
 
 
 def failovers(home: str, wanted: list[Wanted], kafka: str) -> Iterator[Row]:
-    """All of what happens to a node one way. Each way has servers of its own: none has gone through another before."""
+    """All of what happens to a node one way. Each way has servers of its own: none has gone through another before.
+
+    Where the brokers fail, what was measured is told beside what they took before, and then how they failed.
+    """
     how = wanted[0].how
     whats = list(dict.fromkeys(each.what for each in wanted))
+    cases = ", ".join(each.case for each in wanted)
+    with telling(cases), three_nodes(f"{home}/ours") as nodes:
+        ours = asyncio.run(rounds(nodes, ROUNDS, how, whats))
     theirs: dict[str, Gap] = {}
-    with telling(", ".join(each.case for each in wanted)):
-        with three_nodes(f"{home}/ours") as nodes:
-            ours = asyncio.run(rounds(nodes, ROUNDS, how, whats))
-        if kafka:
-            with telling(BROKERS), three_brokers(made(f"{home}/theirs"), kafka) as brokers:
+    failure: BenchFailed | None = None
+    if kafka:
+        try:
+            with telling(f"{cases}: {BROKERS}"), three_brokers(made(f"{home}/theirs"), kafka) as brokers:
                 theirs = asyncio.run(rounds(brokers, 1, how, whats))
+        except BenchFailed as error:
+            failure = error
     for each in wanted:
         yield failover(each, ours[each.what], theirs.get(each.what))
+    if failure is not None:
+        raise failure
 
 
 def failover(wanted: Wanted, ours: Gap, theirs: Gap | None) -> Row:

@@ -11,6 +11,8 @@ from muster.coordinator.ownership.facts import NEVER
 from muster.coordinator.ownership.ground import Ground, Settings
 from muster.coordinator.ownership.taking import SERVING, Stage, Taking
 
+MOVES = "it moves to another node"
+
 
 class Shards:
     """`step` for whatever happens; the questions below it for whoever answers requests."""
@@ -91,7 +93,10 @@ class Shards:
     def _revoke(self, event: ev.Revoke) -> None:
         self._revoking[event.token] = event
         for shard in sorted(event.shards & self._takings.keys()):
-            self._takings[shard].leave()
+            if self._takings[shard].stage in SERVING:
+                self._takings[shard].leave()
+            else:
+                self._takings.pop(shard).end(MOVES)
 
     def _lost_all(self, event: ev.LostAll) -> None:
         self._ground.lease.lost(self._ground.now_ms)
@@ -157,7 +162,7 @@ class Shards:
             over = self._ground.now_ms >= revoke.deadline_ms
             if over or all(self._takings[shard].may_go and shard not in told for shard in mine):
                 for shard in mine:
-                    self._takings.pop(shard).end("it moves to another node")
+                    self._takings.pop(shard).end(MOVES)
                 del self._revoking[token]
                 self._ground.out.append(LetGo(token))
 

@@ -236,6 +236,26 @@ def test_f8_a_shard_is_let_go_of_when_all_it_wrote_is_acknowledged() -> None:
     assert ends == [fx.Released, fx.Unload, fx.LetGo]
 
 
+def test_f8_a_shard_that_is_being_taken_is_let_go_of_at_once_and_never_served() -> None:
+    kafka = Kafka(2)
+    kafka.partitions[1].elect(1)  # one broker's requests do not wait for the other's
+    node = OwningNode(kafka, 1)
+    node.deals((0,))
+    node.hold = {fx.Produce}
+    node.writes(b"a", b"1")
+    node.hold |= {fx.Finish}
+    node.deals((0, 1))
+    while held := [each for each in node.held if isinstance(each, fx.Produce) and each.batches[0].shard == 1]:
+        node.held = [each for each in node.held if each not in held]
+        for each in held:
+            node.perform(each)
+    (finish,) = [each for each in node.held if isinstance(each, fx.Finish)]
+    node.tell(ev.Revoke(5, frozenset({0, 1}), kafka.now_ms + 5_000))
+    node.perform(finish)
+    assert [each.shard for each in node.of(fx.Serve)] == [0]
+    assert not node.of(fx.LetGo), "what shard 0 wrote is waited for"
+
+
 def test_f8_after_the_deadline_it_goes_anyhow_and_what_comes_then_is_nobodys() -> None:
     kafka = Kafka()
     node = taken(kafka)

@@ -145,11 +145,12 @@ class Nodes(Processes):
 
 
 class Brokers(Processes):
-    """Kafka's, as three that are broker and controller; settings are its defaults but for copies."""
+    """Kafka's, as three that are broker and controller; settings are its defaults but for copies, and `more`."""
 
-    def __init__(self, home: Path, jars: str) -> None:
+    def __init__(self, home: Path, jars: str, more: str = "") -> None:
         super().__init__()
         self._home = home
+        self._more = more
         self._java = [str(find_java().executable), HEAP, "-cp", jars]
         ports = free_ports(2 * len(NODES))
         self._ports = {node: (ports[2 * at], ports[2 * at + 1]) for at, node in enumerate(NODES)}
@@ -163,7 +164,7 @@ class Brokers(Processes):
         port, controller = self._ports[node]
         voters = ",".join(f"{each}@127.0.0.1:{ports[1]}" for each, ports in self._ports.items())
         told = {"node": node, "voters": voters, "port": port, "controller": controller, "home": place}
-        settings.write_text(PROPERTIES.format(**told, shards=SHARDS))
+        settings.write_text(PROPERTIES.format(**told, shards=SHARDS) + self._more)
         with (place / "broker.log").open("ab") as log:
             if node not in self._formatted:
                 formatting = [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]

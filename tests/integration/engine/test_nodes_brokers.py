@@ -1,0 +1,49 @@
+"""Nodes over three brokers, of which one is killed, and one frozen: its shards wait for the next leader, all is there."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.bench.cluster.trio import NODES, Brokers, started
+from tests.interop.kafka_broker import until_open
+from tests.support.engine.processes import three
+
+MORE = """broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+group.min.session.timeout.ms=1000
+transaction.state.log.num.partitions=2
+"""
+SESSION_MS = 6_000
+
+
+@pytest.fixture
+def brokers(kafka_classpath: str, tmp_path: Path) -> Iterator[Brokers]:
+    made = Brokers(tmp_path, kafka_classpath, MORE)
+    try:
+        started(made, NODES)
+        for node in NODES:
+            log = tmp_path / f"broker{node}" / "broker.log"
+            until_open(int(made.addresses[node].rpartition(":")[2]), made.running[node], log)
+        yield made
+    finally:
+        made.stop()
+
+
+def test_one_broker_is_killed_and_one_frozen_and_nothing_acknowledged_is_lost(brokers: Brokers) -> None:
+    async def story() -> None:
+        async with three(brokers.addresses[1], "brokers", SESSION_MS, copies=3) as nodes:
+            brokers.signal(1, signal.SIGKILL)
+            await nodes.clients.more()
+            await asyncio.to_thread(brokers.ended, 1)
+            brokers.start(1)
+            await nodes.share(2, 2, 2)
+            await nodes.clients.more()
+            brokers.signal(2, signal.SIGSTOP)
+            await nodes.clients.more()
+            brokers.signal(2, signal.SIGCONT)
+            await nodes.share(2, 2, 2)
+
+    asyncio.run(story())

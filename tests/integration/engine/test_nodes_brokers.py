@@ -1,4 +1,4 @@
-"""Nodes over three brokers, of which one is killed, and one frozen: its shards wait for the next leader, all is there."""
+"""Nodes over three brokers: one is killed, one frozen, and their shards wait for the next leader with all there is."""
 
 import asyncio
 import signal

@@ -49,6 +49,7 @@ class Owning:
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
+        clock_ms: Callable[[], int] | None = None,
         on_served: Callable[[ef.Report, int], None] = lambda report, shard: None,
         on_fenced: Callable[[int], None] = lambda shard: None,
         on_lost: Callable[[int, str], None] = lambda shard, why: None,
@@ -56,16 +57,18 @@ class Owning:
         on_stop: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """now_ms: the engine's clock, which never goes back; wall_ms: what records are stamped with. on_served hears of
-        each shard that is served and how it was taken, on_fenced of one that somebody else writes, on_lost of one that
-        is served no more, on_acked after how many seconds a request to write was answered, on_stop why the process must
-        end, on_bug of a mistake of the program."""
+        """now_ms: leases count by it; it never goes back, and goes on while the machine sleeps. wall_ms: what records
+        are stamped with. clock_ms: the engine's own; None: the same as now_ms. on_served hears of each shard that is
+        served and how it was taken, on_fenced of one that somebody else writes, on_lost of one that is served no more,
+        on_acked after how many seconds a request to write was answered, on_stop why the process must end, on_bug of a
+        mistake of the program."""
         self._upstream = upstream
         self._log = log
         self._topic = topic
         self._cluster = cluster
         self._shards = Shards(settings)
         self.now_ms = now_ms
+        self._clock_ms = now_ms if clock_ms is None else clock_ms
         self._wall_ms = wall_ms
         self._on_served = on_served
         self._on_fenced = on_fenced
@@ -167,8 +170,8 @@ class Owning:
 
         def opened() -> None:
             if self._engine.status(shard) is ShardStatus.ACTIVE:
-                self._engine.moved(shard, gap_ms, self.now_ms())
-            self._engine.opened(shard, self.now_ms())
+                self._engine.moved(shard, gap_ms, self._clock_ms())
+            self._engine.opened(shard, self._clock_ms())
 
         self._soon(opened)
 
@@ -288,14 +291,14 @@ class Owning:
 
         def load() -> None:
             if self._finishing.get(shard) == effect.request:
-                self._engine.load_shard(shard, self.now_ms())
+                self._engine.load_shard(shard, self._clock_ms())
 
         self._soon(load)
 
     def _serve(self, effect: ef.Serve) -> None:
         def serve() -> None:
-            self._engine.opened(effect.shard, self.now_ms())
-            took = noted(effect.report, effect.shard)
+            self._engine.opened(effect.shard, self._clock_ms())
+            took = noted(effect.report, effect.shard, self._clock_ms() - self.now_ms())
             if took is not None:
                 self._engine.submit(effect.shard, took)
             self._on_served(effect.report, effect.shard)
@@ -321,7 +324,7 @@ class Owning:
         self._log.let_go(effect.shard)
 
         def unload() -> None:
-            self._engine.leave(effect.shard, effect.why, self.now_ms())
+            self._engine.leave(effect.shard, effect.why, self._clock_ms())
             self._on_lost(effect.shard, effect.why)
 
         self._soon(unload)
@@ -335,13 +338,13 @@ class Owning:
 
     def _committed(self, shard: int, position: int) -> None:
         if self._engine.status(shard) is not ShardStatus.UNLOADED or shard in self._refusing:
-            self._engine.committed(shard, position, self.now_ms())
+            self._engine.committed(shard, position, self._clock_ms())
 
     def _fell(self, shard: int, request: int | None, why: str) -> None:
         """The engine dropped it: it is taken anew, from its first step on. What it had appended may be in the log."""
         if self._engine.status(shard) is not ShardStatus.FAILED:
             return
-        self._engine.leave(shard, why, self.now_ms())
+        self._engine.leave(shard, why, self._clock_ms())
         if request is not None:
             self.step(ev.Failed(shard, request, why))
             return
@@ -361,7 +364,7 @@ class Owning:
     async def _look_on(self) -> None:
         while True:
             await asyncio.sleep(LATE_S)
-            if self._engine.late(self.now_ms()):
+            if self._engine.late(self._clock_ms()):
                 self._wake()
 
     def _soon(self, work: Callable[[], None]) -> None:

@@ -9,15 +9,14 @@ NOT_KNOWN: Final = 0
 """A moment."""
 
 
-def noted(report: Report, shard: int) -> TookOver | None:
+def noted(report: Report, shard: int, ahead_ms: int = 0) -> TookOver | None:
     """What to note now that it is served; nothing where nobody had it before. Its turn stands where a leader epoch does
-    in a cluster."""
+    in a cluster. ahead_ms: of the clock by which leases count, the engine's."""
     before = report.before
     if before is None:
         return None
-    return TookOver(
-        shard, report.owner.turn, before.node, report.owner.node, cause_of(report), NOT_KNOWN, report.dealt_ms
-    )
+    dealt_ms = report.dealt_ms + ahead_ms
+    return TookOver(shard, report.owner.turn, before.node, report.owner.node, cause_of(report), NOT_KNOWN, dealt_ms)
 
 
 def cause_of(report: Report) -> str:

@@ -16,9 +16,9 @@ from muster.coordinator.cluster.image import Changes, Image
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.around import Around
-from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.copies.altering import Altering
 from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
 from muster.coordinator.replication.copies.fetch_desk import FetchDesk

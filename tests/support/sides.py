@@ -16,9 +16,9 @@ from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, State, To
 from muster.coordinator.cluster.image import Known
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.around import Around, NoController, Seated
-from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.led_broker import LedBroker
 from muster.coordinator.replication.requests import ClusterRequests
 from muster.coordinator.replication.side import ClusterSide

@@ -13,7 +13,7 @@ from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
 from muster.coordinator.cluster.term import Term
 from muster.coordinator.config import Address
 from muster.coordinator.core.events import CutFound
-from muster.coordinator.replication.clock import monotonic_ms
+from muster.coordinator.edge.clock import monotonic_ms
 from muster.coordinator.replication.shards.asking import Asking, Led
 from muster.coordinator.replication.shards.cuts import Cuts
 from muster.coordinator.replication.shards.group_log import unit

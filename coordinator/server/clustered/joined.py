@@ -18,6 +18,7 @@ from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node
 from muster.coordinator.cluster.image import Changes
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.security.tls import REPLICATION as DOOR
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin.adopting import adopt
 from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
@@ -27,7 +28,6 @@ from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.replication.around import Around, Seated
 from muster.coordinator.replication.asks_ends import AsksByDoor
-from muster.coordinator.replication.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
 from muster.coordinator.replication.copies.rates import Rates
 from muster.coordinator.replication.ends import EndsElsewhere

@@ -4,7 +4,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from muster.coordinator.cluster.facts import SECURITY
-from muster.coordinator.replication.clock import monotonic_ms, wall_ms
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.replication.secured.following import Following
 from muster.coordinator.replication.secured.leading import PLACE, Leading
 from muster.coordinator.replication.secured.mending import Mending

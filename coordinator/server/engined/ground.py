@@ -136,7 +136,7 @@ class KafkaUpkeep:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._side.watching.look(self._side.owning, self._conditions, self._clock.now_ms())
+            self._side.watching.look(self._side.owning, self._conditions, self._side.owning.now_ms())
             self._side.oddities.look(self._conditions)
             if self._side.mirroring is not None:
                 self._side.mirroring.look(self._conditions)

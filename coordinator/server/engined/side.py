@@ -1,7 +1,6 @@
 """A node's part in its upstream, from the start checks to the last acknowledgement, in order."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -9,6 +8,7 @@ from uuid import uuid4
 import structlog
 
 from muster.coordinator.config import Address, Settings
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
 from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.engine.ends import Ends
@@ -114,15 +114,17 @@ class KafkaSide:
         self.group_log = StateLog(batch_bytes)
         doors = self._doors()
         kafka = "" if doors.kafka is None else named(doors.kafka)
-        rules = rules_of(settings, uuid4().hex, batch_bytes, 0, address=named(doors.grpc), kafka=kafka)
+        began_ms = wall_ms() - monotonic_ms()
+        rules = rules_of(settings, uuid4().hex, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
         self.owning = Owning(
             self.upstream,
             self.group_log,
             settings.state_topic,
             settings.engine_kafka_cluster,
             rules,
-            now_ms=self._clock.now_ms,
+            now_ms=monotonic_ms,
             wall_ms=wall_ms,
+            clock_ms=self._clock.now_ms,
             on_served=self.watching.served,
             on_fenced=self._fenced,
             on_lost=self._lost,
@@ -305,7 +307,3 @@ def addresses_of(doors: Doors) -> dict[str, str]:
         "http": None if http is None else Address(http.host, http.port),
     }
     return {door: named(at) for door, at in found.items() if at is not None}
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000

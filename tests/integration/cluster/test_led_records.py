@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
-from muster.coordinator.replication.clock import wall_ms
+from muster.coordinator.edge.clock import wall_ms
 from muster.storage.broker.reads import Bounds
 from muster.storage.errors import NotEnoughReplicas, NotLeaderOrFollower, RequestTimedOut, StorageError
 from muster.storage.logs.log import Log

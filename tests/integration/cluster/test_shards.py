@@ -9,8 +9,8 @@ import pytest
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset, Protocol, Takeover
+from muster.coordinator.edge.clock import monotonic_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.clock import monotonic_ms
 from muster.coordinator.replication.shards.asking import Asking
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 

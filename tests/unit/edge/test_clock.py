@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from muster.coordinator.replication import clock
+from muster.coordinator.edge import clock
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")

@@ -23,7 +23,7 @@ LED, COPIED = partition(), partition(leader=THERE, epoch=5)
 THE_DISK_S = frozenset(
     {
         *("host", "drop", "set_aside", "strays", "lead", "truncate", "truncate_all", "begin_anew", "reopen"),
-        *("held_topics", "held_log", "no_room"),
+        *("held_topics", "held_log", "no_room", "is_gone"),
         *("checkpoint_high_watermarks", "forget_unclean", "recovered", "checkpoint", "change", "use"),
         *("create_topic", "add_partitions", "plan_topic", "plan_growth", "make", "delete_topic", "hide", "clear_away"),
     }

@@ -70,7 +70,7 @@ def test_what_is_the_disk_s_is_not_done_from_a_door(name: str) -> None:
         "host": ([],), "change": ([],), "use": (led.plan_change("orders", {"retention.ms": "5"}), 0),
         "create_topic": ("new", 1), "plan_topic": ("new", 1), "delete_topic": ("orders",), "truncate": ("orders", 0, 0),
         "begin_anew": ("orders", 0, 0), "drop": ("orders", [0]), "set_aside": ("orders", [0]), "reopen": ("orders", 0),
-        "held_topics": (), "held_log": ("orders", 0), "no_room": (4096,),
+        "held_topics": (), "held_log": ("orders", 0), "no_room": (4096,), "is_gone": ("orders", 0),
     }  # fmt: skip
     with pytest.raises(AttributeError, match="changed by the cluster's side of a node"):
         getattr(led, name)(*arguments[name])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.audit import Tell as TellAction
-from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -35,6 +34,7 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.metrics.engine import EngineFigures
     from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.clustered.figures import Figures
     from muster.coordinator.server.clustered.joined import Joined
@@ -114,7 +114,7 @@ class Ground:
         """Where a partition's log begins and ends."""
         return partial(log_span, broker)
 
-    engine_figures: Callable[[], EngineFigures] | None = None
+    engine_figures: "Callable[[], EngineFigures] | None" = None
     """What is to be measured of a Kafka below; None where there is none."""
 
     measured: Measured | None = None

@@ -33,6 +33,9 @@ class SimUpstream:
         self.view = View("upstream", 0, BROKERS)
         self.lines = self
 
+    def count(self, api: str, code: int) -> None:
+        """Nobody looks at figures here."""
+
     def hang_up(self, purpose: str) -> None:
         """No connection holds up another here."""
 

@@ -41,6 +41,11 @@ from muster.coordinator.cli.common.plugins import find_plugins_here
     is_flag=True,
     help="Three nodes and a real ZooKeeper instead; kill the one that coordinates, and see that nobody joins again.",
 )
+@click.option(
+    "--engine",
+    metavar="URL",
+    help="kafka://HOST:PORT: two nodes over that Kafka instead, a group of confluent-kafka, and a kill of its owner.",
+)
 @click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
 def demo(
     file: Path | None,
@@ -52,18 +57,21 @@ def demo(
     spark: bool,
     balance: bool,
     cluster: bool,
+    engine: str | None,
     keep: bool,
 ) -> int:
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
-    takes one to two. With --cluster and --balance it has another story.
+    takes one to two. With --cluster, --balance and --engine it has another story.
     """
     if balance:
         return evened(keep)
     if cluster:
         return on_three_nodes(keep)
+    if engine is not None:
+        return over_a_kafka(engine, keep)
     if spark:
         return on_spark(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
@@ -91,9 +99,30 @@ def evened(keep: bool) -> int:
         return Exit.OK if BalanceDemo(folder).run() else Exit.FAILURE
 
 
+def over_a_kafka(engine: str, keep: bool) -> int:
+    """The demo over somebody's Kafka: it has a story of its own."""
+    must_be_alone("engine")
+    if not engine.startswith("kafka://"):
+        raise click.UsageError(f"--engine is {engine}; expected kafka://HOST:PORT, or several with commas between them")
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise CommandError("confluent-kafka is not installed", "", "pip install 'muster-groups[kafka]'") from None
+    from muster.coordinator.cli.common.signals import interrupt_on_signals
+    from muster.coordinator.cli.demo.over_kafka import OverKafkaDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if OverKafkaDemo(folder, engine).run() else Exit.FAILURE
+
+
+OTHERS = ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster", "engine")
+"""What stories of their own do not take."""
+
+
 def must_be_alone(name: str) -> None:
     context = click.get_current_context()
-    for other in ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster"):
+    for other in OTHERS:
         if other != name and context.get_parameter_source(other) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} has a story of its own; of the other options it takes --keep only")
 

@@ -159,3 +159,12 @@ def test_a_broker_without_a_port_is_said_at_the_start(nodes: dict[int, Node], tm
     port = nodes[1].ports[0]
     told = f"a broker of id 1, and engine.kafka.broker.ports ({port}-{port}) has ports for the ids 5 to 5"
     assert told in ended.stderr
+
+
+def test_the_demo_proves_what_it_promises(kafka: str) -> None:
+    command = [MUSTER, "demo", "--engine", f"kafka://{kafka}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "all of it holds" in ended.stdout
+    there = AdminClient({"bootstrap.servers": kafka}).list_topics(timeout=30)
+    assert not [topic for topic in there.topics if topic.startswith("muster-demo")]

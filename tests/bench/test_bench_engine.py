@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench.engine import suite, taking
+from muster.coordinator.bench.cluster.failover import Gap, How
+from muster.coordinator.bench.engine import failover, suite, taking
 from muster.coordinator.bench.engine.commits import of_a_commit
 from muster.coordinator.bench.engine.inside import groups_of
+from muster.coordinator.bench.kafka.broker import Broker
 from muster.coordinator.cli.main import main
 from muster.coordinator.runtime.router import partition_for
 from muster.storage.records.batch import decode_records, encode_turn
@@ -38,3 +40,13 @@ def test_a_case_that_there_is_not_starts_no_broker() -> None:
 def test_a_folder_that_has_no_broker_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "engine", "--kafka", str(tmp_path)]) == 1
     assert "no broker in" in capsys.readouterr().err
+
+
+def test_without_brokers_of_its_own_kafka_has_the_figures_of_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours = {How.KILLED: Gap(6.0, 6.0), How.STOPPED: Gap(0.5, 2.0)}
+    monkeypatch.setattr(failover, "over", lambda broker, home: ours)
+    killed, stopped = failover.measure(Broker(None, ""), str(tmp_path), "")  # type: ignore[arg-type]
+    assert (killed.value, killed.peer_value, killed.ok) == (6.0, 10.3, True)
+    assert (stopped.value, stopped.peer_value, stopped.ok, stopped.bench) == (2.0, 0.86, False, "engine")

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from muster.coordinator.bench.engine import beating, commits, taking
+from muster.coordinator.bench.engine import beating, commits, failover, taking
 from muster.coordinator.bench.kafka.broker import Broker, running_broker
 from muster.coordinator.bench.kafka.place import classpath
 from muster.coordinator.bench.rows import Row
 
-Measure: TypeAlias = Callable[[Broker, str], Iterator[Row]]
-"""Beside a broker, in a folder that is removed afterwards."""
+Measure: TypeAlias = Callable[[Broker, str, str], Iterator[Row]]
+"""Beside a broker, in a folder that is removed afterwards; and the classpath of more of them."""
 
 CASES: Final[dict[str, Measure]] = {
-    "P1 P2 P3 commits": lambda broker, home: commits.measure(broker),
-    "P4 taking": taking.measure,
-    "P7 heartbeats": beating.measure,
+    "P1 P2 P3 commits": lambda broker, home, jars: commits.measure(broker),
+    "P4 taking": lambda broker, home, jars: taking.measure(broker, home),
+    "P7 heartbeats": lambda broker, home, jars: beating.measure(broker, home),
+    "P8 P9 failover": failover.measure,
 }
 
 
@@ -35,6 +36,6 @@ def run(only: str = "", kafka: str = "") -> Iterator[Row]:
             for name, measure in wanted.items():
                 folder = home / name.replace(" ", "-")
                 folder.mkdir()
-                yield from measure(broker, str(folder))
+                yield from measure(broker, str(folder), kafka)
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,103 @@
+"""P8, P9: how long nobody answers a heartbeat when the owner of its group's shard is killed, or told to stop; beside
+three brokers of Kafka, of which the group's coordinator goes the same way."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from muster.coordinator.bench.cluster.asking import Asking, Member
+from muster.coordinator.bench.cluster.failover import Gap, How, heartbeats, rounds
+from muster.coordinator.bench.cluster.suite import BROKERS, KILLED_HEARTBEAT_S, STOPPED_S, TOLD
+from muster.coordinator.bench.cluster.trio import Processes, three_brokers
+from muster.coordinator.bench.engine.inside import BENCH, settings_over
+from muster.coordinator.bench.kafka.broker import Broker, free_ports
+from muster.coordinator.bench.processes import announcement
+from muster.coordinator.bench.rows import Row, at_most
+
+NODES: Final = (1_000_001, 1_000_002, 1_000_003)
+"""As Kafka's clients know them: `engine.kafka.node.id.base` and `node.id`."""
+SHARDS: Final = 4
+BEFORE: Final = {How.KILLED: Gap(KILLED_HEARTBEAT_S, KILLED_HEARTBEAT_S), How.STOPPED: Gap(STOPPED_S, STOPPED_S)}
+ROUNDS: Final = 3
+SETTLE_S: Final = 12.0
+"""Between two rounds: a session, and the time that shards take to be dealt anew."""
+
+
+class Nodes(Processes):
+    """Muster's over one broker, each with a door of its own and one for the broker; they stay over restarts."""
+
+    def __init__(self, home: Path, broker: Broker) -> None:
+        super().__init__()
+        self._home = home
+        self._broker = broker
+        self._ports = dict(zip(NODES, zip(free_ports(3), free_ports(3), strict=True), strict=True))
+        self.addresses = {node: f"127.0.0.1:{own}" for node, (own, _) in self._ports.items()}
+
+    def start(self, node: int) -> None:
+        own, brokers = self._ports[node]
+        settings = settings_over(self._broker.address, "bench-failover", SHARDS) | {
+            "node.id": str(node - NODES[0] + 1),
+            "kafka.listeners": f"127.0.0.1:{own}",
+            "engine.kafka.broker.ports": str(brokers),
+            "engine.kafka.broker.id.first": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        with (self._home / f"node{node}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "muster.coordinator.cli", "serve", "--announce", *words],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.runs(node, process)
+        announcement(process)
+
+
+def measure(broker: Broker, home: str, kafka: str) -> Iterator[Row]:
+    """kafka: a folder of brokers to be killed and stopped; without one Kafka's figures are those of before."""
+    ours = over(broker, Path(home))
+    theirs, peer = BEFORE, TOLD
+    if kafka:
+        theirs, peer = {how: of_brokers(Path(home) / how.name.lower(), kafka, how) for how in ours}, BROKERS
+    killed, stopped = How.KILLED, How.STOPPED
+    first, longest = "P8 an owner is killed: first heartbeat", "P9 an owner is stopped: longest without a heartbeat"
+    yield at_most(1.2, first, ours[killed].first_s, "s", peer, theirs[killed].first_s, bench=BENCH)
+    yield at_most(1.0, longest, ours[stopped].longest_s, "s", peer, theirs[stopped].longest_s, bench=BENCH)
+
+
+def of_brokers(folder: Path, kafka: str, how: How) -> Gap:
+    folder.mkdir()
+    with three_brokers(str(folder), kafka) as brokers:
+        return asyncio.run(rounds(brokers, 1, how, ["heartbeat"]))["heartbeat"]
+
+
+def over(broker: Broker, home: Path) -> dict[How, Gap]:
+    nodes = Nodes(home, broker)
+    try:
+        for node in NODES:
+            nodes.start(node)
+        return asyncio.run(gone(nodes))
+    finally:
+        nodes.stop()
+
+
+async def gone(nodes: Nodes) -> dict[How, Gap]:
+    """The medians of the rounds."""
+    asking = Asking(nodes.addresses)
+    try:
+        await asyncio.sleep(SETTLE_S)
+        member = Member(asking)
+        await member.join()
+        found: dict[How, Gap] = {}
+        for how in (How.KILLED, How.STOPPED):
+            gaps = []
+            for _ in range(ROUNDS):
+                gaps.append(await heartbeats(nodes, asking, member, how))
+                await asyncio.sleep(SETTLE_S)
+            found[how] = Gap(*(sorted(each)[ROUNDS // 2] for each in zip(*gaps, strict=True)))
+        return found
+    finally:
+        asking.close()

@@ -78,13 +78,9 @@ def resources(settings: "Settings", groups: Sequence[str]) -> list[str]:
     """The groups that are Muster's, in the tool's words."""
     if groups:
         return [f"--group {shlex.quote(group)}" for group in groups]
-    wanted = getattr(settings, "engine_kafka_groups", ".*")
+    wanted = settings.engine_kafka_groups
     beginning = wanted.removesuffix(".*")
-    if (
-        wanted.endswith(".*")
-        and LITERAL.fullmatch(beginning)
-        and not getattr(settings, "engine_kafka_groups_except", "")
-    ):
+    if wanted.endswith(".*") and LITERAL.fullmatch(beginning) and not settings.engine_kafka_groups_except:
         return [f"--group {beginning} --resource-pattern-type prefixed" if beginning else "--group '*'"]
     raise CommandError(
         f"what engine.kafka.groups ({wanted}) and engine.kafka.groups.except say together is no rule of Kafka's",

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from tests.support.node import NodeProcess
 
 PATIENCE_S = 30.0
+TRIES: Final = 5
+"""kafka-python's admin does not ask again where a connection breaks."""
 
 
 def by_confluent(node: NodeProcess, group: str, topic: str, partitions: int) -> list[int]:
@@ -20,10 +23,21 @@ def by_confluent(node: NodeProcess, group: str, topic: str, partitions: int) -> 
 
 def by_kafka_python(node: NodeProcess, group: str, topic: str, partitions: int) -> list[int]:
     from kafka import KafkaAdminClient, TopicPartition
+    from kafka.errors import KafkaConnectionError
 
-    admin = KafkaAdminClient(bootstrap_servers=node.kafka_address)
-    found = admin.list_group_offsets(group)[group]
-    admin.close()
+    def ask() -> dict[Any, Any]:
+        admin = KafkaAdminClient(bootstrap_servers=node.kafka_address)
+        try:
+            return dict(admin.list_group_offsets(group)[group])
+        finally:
+            admin.close()
+
+    for _ in range(TRIES - 1):
+        with suppress(KafkaConnectionError):  # of a node that stood still, and found its clients gone
+            found = ask()
+            break
+    else:
+        found = ask()
     return [found[place].offset if (place := TopicPartition(topic, n)) in found else -1 for n in range(partitions)]
 
 

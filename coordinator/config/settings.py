@@ -17,7 +17,7 @@ from muster.coordinator.config.kafka import KafkaSettings
 from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.nodes.cluster import ClusterSettings
-from muster.coordinator.config.nodes.engine import EngineSettings, check_engine
+from muster.coordinator.config.nodes.engine import EngineSettings, check_engine, check_numbers
 from muster.coordinator.config.nodes.zookeeper import ZookeeperSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
@@ -134,7 +134,7 @@ class Settings(
 
     @model_validator(mode="after")
     def many_nodes_meet_somewhere(self) -> Self:
-        if self.inter_broker_listeners and not self.zookeeper_connect:
+        if self.inter_broker_listeners and not self.zookeeper_connect and not self.upstream:
             raise ValueError(
                 f"inter.broker.listeners is {self.inter_broker_listeners}, but zookeeper.connect is empty: nodes of a "
                 "cluster find each other, and elect who leads, by ZooKeeper; set zookeeper.connect to "
@@ -159,6 +159,7 @@ class Settings(
             "authorizer": "" if self.authorizer == "none" else self.authorizer,
         }
         check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
+        check_numbers(self, self.node_id)
         if self.upstream and self.kafka_listeners and not self.broker_ports:
             raise ValueError(
                 f"kafka.listeners is {self.kafka_listeners}, but engine.kafka.broker.ports is empty: Kafka's clients "

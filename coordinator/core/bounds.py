@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import MemberPlan, Move, RebalanceEntry, Settlement
-from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.types import Limits, MemberPlan, Move, RebalanceEntry, Settlement
+from muster.coordinator.errors import CoordinatorError
 
 FIXED_BYTES = 64
 """Numbers and lengths of one element, at most."""
@@ -34,16 +34,16 @@ def next_generation(generation: int) -> int:
     return 1 if generation >= LAST_GENERATION else generation + 1
 
 
-def fits_the_log(group_id: str, what: str, size: int, limit: int) -> None:
+def fits_the_log(group_id: str, what: str, size: int, limits: Limits) -> None:
     """Refuse what would become a record that the log cannot take."""
-    if size > limit:
-        raise CoordinatorError(ErrorCode.INVALID_REQUEST, too_large(group_id, what, size, limit))
+    if size > limits.max_group_bytes:
+        raise CoordinatorError(limits.too_large, too_large(group_id, what, size, limits))
 
 
-def too_large(group_id: str, what: str, size: int, limit: int) -> str:
+def too_large(group_id: str, what: str, size: int, limits: Limits) -> str:
     return (
-        f"{what} of group {group_id!r} have {size} bytes, at most {limit} are kept; "
-        "send less, or raise offsets.topic.segment.bytes, of which a quarter is for one group"
+        f"{what} of group {group_id!r} have {size} bytes, at most {limits.max_group_bytes} are kept; "
+        f"send less, or raise {limits.group_bytes_of}"
     )
 
 

@@ -4,6 +4,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.core.value import value
+from muster.coordinator.errors import ErrorCode
 
 DELAYED = "delayed"
 """The protocol by which workers share named resources (KIP-415, docs/protocol/delayed.md)."""
@@ -116,6 +117,10 @@ class Limits:
     max_group_size: int = 2**31 - 1
     max_group_bytes: int = 25 << 20
     """What members tell each other in one group (subscriptions, shares): the log has to take it as one record."""
+    group_bytes_of: str = "offsets.topic.segment.bytes, of which a quarter is for one group"
+    """The setting that says how many, for people."""
+    too_large: ErrorCode = ErrorCode.INVALID_REQUEST
+    """What they hear who would need more."""
     max_offset_metadata: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_ms: int = 600_000

@@ -94,9 +94,10 @@ class EngineSettings(ProxySettings):
     engine_kafka_state_topic: str = Field(
         default="",
         alias="engine.kafka.state.topic",
+        pattern=r"^[A-Za-z0-9._-]*$",
         max_length=249,
         description="The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
-        json_schema_extra={"allowed": "a topic, or nothing"},
+        json_schema_extra={"allowed": "a topic (up to 249 letters, digits, dots, dashes, underscores), or nothing"},
     )
     engine_kafka_state_replication_factor: int = Field(
         default=3,
@@ -269,3 +270,13 @@ def check_engine(
     for name, value in others.items():
         if value:
             raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")
+
+
+def check_numbers(engine: EngineSettings, node_id: int) -> None:
+    """Kafka's clients know a node by a number of 32 bits. Raises ValueError."""
+    base = engine.engine_kafka_node_id_base
+    if engine.upstream and base + node_id > MAX_INT:
+        raise ValueError(
+            f"engine.kafka.node.id.base is {base}, but node.id is {node_id}: Kafka's clients know a node by their sum, "
+            f"which may be {MAX_INT} at most; lower one of them"
+        )

@@ -128,9 +128,9 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     everybody = held.everybody(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
     kept = held.correct(group, made, everybody, step)
     wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
-    size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
-    if size > limit:
-        why = too_large(group.id, "the members and their partitions", size, limit)
+    size = ownership_bytes(group, wanted)
+    if size > step.limits.max_group_bytes:
+        why = too_large(group.id, "the members and their partitions", size, step.limits)
         step.plan_failed(group.id, why)
         failed(group, why, step)
         return

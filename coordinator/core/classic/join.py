@@ -74,7 +74,7 @@ def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
 
 def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
     told = sum(len(protocol.metadata) for protocol in request.protocols)
-    fits_the_log(request.group_id, "a member's protocols", told, limits.max_group_bytes)
+    fits_the_log(request.group_id, "a member's protocols", told, limits)
 
 
 def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:

@@ -77,7 +77,7 @@ def incarnation_fits_the_log(group: ClassicGroup, request: JoinGroup, old_id: st
     told += text_bytes(request.fresh_id, request.group_instance_id, request.client_id, request.client_id)
     told += text_bytes(request.client_host) + FIXED_BYTES + len(group.members[old_id].assignment)
     size = group.stored_bytes(without=old_id) + told
-    fits_the_log(group.id, "the members' subscriptions and shares", size, step.limits.max_group_bytes)
+    fits_the_log(group.id, "the members' subscriptions and shares", size, step.limits)
 
 
 def replacement(group: ClassicGroup, member: Member, step: Step) -> tuple[Cause, str]:

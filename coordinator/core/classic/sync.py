@@ -70,7 +70,7 @@ def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
 
 def plan_fits_the_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     size = group.stored_bytes(dict(request.assignments))
-    fits_the_log(group.id, "the plan and the subscriptions", size, step.limits.max_group_bytes)
+    fits_the_log(group.id, "the plan and the subscriptions", size, step.limits)
 
 
 def park_sync(member: Member, request: SyncGroup, step: Step) -> None:

@@ -148,9 +148,9 @@ def failed(group: ConsumerGroup, why: str, step: Step) -> None:
 
 def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
     """The plan is the target from here on; members get there one by one. One that the log cannot take has failed."""
-    size, limit = largest_share(plan), step.limits.max_group_bytes
-    if size > limit:
-        failed(group, too_large(group.id, "one member's partitions", size, limit), step)
+    size = largest_share(plan)
+    if size > step.limits.max_group_bytes:
+        failed(group, too_large(group.id, "one member's partitions", size, step.limits), step)
         return
     kept = held.correct(group, plan, snapshot, step)
     before = {**history.targets_before(group, step), **kept.left_by}

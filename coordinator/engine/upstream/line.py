@@ -51,7 +51,10 @@ class Line(ClientConnection[UpstreamError]):
                 server_hostname=None if tls is None else address.host,
             )
         except OSError as error:  # ssl.SSLError is one
-            raise Unreached(f"{named(address)} cannot be reached: {error.strerror or error}") from None
+            why = (
+                error.strerror or str(error) or "it closes the connection" + " in the TLS handshake" * (tls is not None)
+            )
+            raise Unreached(f"{named(address)} cannot be reached: {why}") from None
         return line
 
     @property

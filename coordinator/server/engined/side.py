@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import structlog
 
 from muster.coordinator.config import Address, Settings
+from muster.coordinator.core.types import Limits
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
 from muster.coordinator.engine.dealt_view import DealtView
@@ -20,6 +22,7 @@ from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
 from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
@@ -168,8 +171,17 @@ class KafkaSide:
                     "it, or set engine.kafka.broker.id.first to the lowest id"
                 )
 
-    def engine(self, *args: Any, on_status: Callable[[int, ShardStatus, str], None], **given: Any) -> GatedEngine:
+    def engine(
+        self,
+        log: StateLog,
+        shards: int,
+        limits: Limits,
+        *args: Any,
+        on_status: Callable[[int, ShardStatus, str], None],
+        **given: Any,
+    ) -> GatedEngine:
         """Takes what `Engine` takes."""
+        limits = limits_over(limits, self.group_log.batch_bytes, self._settings.state_topic)
 
         def told(shard: int, status: ShardStatus, why: str) -> None:
             self.owning.on_status(shard, status, why)
@@ -178,7 +190,7 @@ class KafkaSide:
         timeout_ms = self._settings.offsets_commit_timeout_ms
         given |= {"authority": self.owning, "commit_timeout_ms": timeout_ms, "on_orphans": self.topics.recalled}
         given |= {"on_read": self.topics.wanted}
-        return GatedEngine(*args, on_status=told, **given)
+        return GatedEngine(log, shards, limits, *args, on_status=told, **given)
 
     def coordinate(
         self,
@@ -296,6 +308,18 @@ class KafkaSide:
 
     def _failed(self, why: BaseException) -> None:
         self._fail(why)
+
+
+def limits_over(limits: Limits, batch_bytes: int, topic: str) -> Limits:
+    """S3: what no record of the state topic has room for is refused before anything is changed: found out only when it
+    is to be written, it would cost all groups of its shard what is not on record yet. A half, for a member that comes
+    back may bring as much again."""
+    return replace(
+        limits,
+        max_group_bytes=min(limits.max_group_bytes, batch_bytes // 2),
+        group_bytes_of=f"max.message.bytes of the topic {topic}, of which nearly a half is for one group",
+        too_large=ErrorCode.GROUP_MAX_SIZE_REACHED,
+    )
 
 
 def addresses_of(doors: Doors) -> dict[str, str]:

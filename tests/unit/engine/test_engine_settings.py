@@ -88,6 +88,15 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
             "is OAUTHBEARER, but engine.kafka.sasl.oauthbearer.token.file is empty",
         ),
         (OVER | {"engine.kafka.cluster": "a b"}, "expected up to 200 letters, digits"),
+        (OVER | {"engine.kafka.state.topic": "a b"}, "engine.kafka.state.topic is 'a b', expected a topic (up to 249"),
+        (
+            OVER | {"inter.broker.listeners": "127.0.0.1:1"},
+            "inter.broker.listeners is 127.0.0.1:1, but engine is kafka://b1:9092, b2:9093: its nodes find each other",
+        ),
+        (
+            OVER | {"engine.kafka.node.id.base": "2147483647", "node.id": "5"},
+            "engine.kafka.node.id.base is 2147483647, but node.id is 5: Kafka's clients know a node by their sum",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_both_names(given: dict[str, str], sentence: str) -> None:

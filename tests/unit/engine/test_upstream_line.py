@@ -258,3 +258,18 @@ def test_an_upstream_behind_tls_has_to_show_a_certificate_that_is_believed(tmp_p
                     await to(broker, certificates=Certificates(bad))
 
     asyncio.run(story())
+
+
+def test_a_broker_that_speaks_no_tls_and_hangs_up_is_told_with_a_reason() -> None:
+    async def story() -> None:
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.close()
+
+        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+            address = Address(*server.sockets[0].getsockname())
+            with pytest.raises(Unreached) as caught:
+                await connected(address, Reach((address,), None, Certificates(), connect_s=5, answer_s=5))
+        assert not str(caught.value).endswith("cannot be reached: "), "a colon, and no reason"
+
+    asyncio.run(story())

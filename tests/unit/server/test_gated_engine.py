@@ -4,7 +4,7 @@ from collections.abc import Collection
 from itertools import count
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import HeartbeatReply, OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     Heartbeat,
@@ -19,6 +19,7 @@ from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.engined.gated import GatedEngine
+from muster.coordinator.server.engined.side import limits_over
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 ids = count(1)
@@ -142,6 +143,28 @@ def test_whose_group_has_no_room_in_the_log_hears_so_and_nothing_of_it_is_kept()
     assert sent_on.code is ErrorCode.NOT_COORDINATOR
     assert engine.status(0) is ShardStatus.FAILED
     assert log.turn(0) == []
+
+
+def test_a_member_with_too_much_is_refused_before_anything_is_changed_and_costs_its_shard_nothing() -> None:
+    """S3, and one group's trouble is its own: by a node's own setting the limit would be three times a batch."""
+    log = StateLog(4_000)
+    log.ready(0)
+    limits = limits_over(Limits(), log.batch_bytes, "muster.state")
+    engine = GatedEngine(log, 1, limits, authority=Everybody())
+    engine.load_shard(0, 0)
+    offer = (Protocol("range", b"m" * 2_001),)
+    join = JoinGroup(next(ids), "g", "", None, "c", "/h", 10_000, 10_000, "consumer", offer, "fresh")
+    engine.submit(0, join)
+    engine.turn(0)
+    told = dict(engine.take_released().replies)[join.request_id]
+    assert isinstance(told, JoinReply)
+    assert told.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "at most 2000 are kept; send less, or raise max.message.bytes of the topic muster.state" in told.message
+    assert engine.status(0) is ShardStatus.ACTIVE
+
+
+def test_a_node_with_less_room_of_its_own_keeps_that_limit() -> None:
+    assert limits_over(Limits(max_group_bytes=700), 4_000, "t").max_group_bytes == 700
 
 
 def test_t1_what_members_read_is_told() -> None:

@@ -157,9 +157,9 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
     blobs = {member: encode_assignment(shares.get(member, {}), None, version) for member in sorted(group.members)}
-    size, limit = group.stored_bytes(blobs), step.limits.max_group_bytes
-    if size > limit and group.plan_request is not None and FALLBACK not in snapshot.options:
-        why = too_large(group.id, "the plan and the subscriptions", size, limit)
+    size = group.stored_bytes(blobs)
+    if size > step.limits.max_group_bytes and group.plan_request is not None and FALLBACK not in snapshot.options:
+        why = too_large(group.id, "the plan and the subscriptions", size, step.limits)
         failed(group, replace(group.plan_request, snapshot=snapshot), why, step)
         return
     group.plan_request = None

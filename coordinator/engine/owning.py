@@ -7,30 +7,30 @@ the engine back waits for the loop's next round.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.events import Unload
-from muster.coordinator.engine.reading import seen
+from muster.coordinator.engine.reading import decoded, portion
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.takeovers import noted
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import FENCED, Unreached, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import size_of, wire_of
+from muster.coordinator.engine.writing import wires
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.facts import NEVER, Acked, Producer
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.voids import Seen
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.errors import StorageError
-from muster.storage.records.batch import BatchView
 
-LARGE_BYTES: Final = 256 << 10
-"""From so much on, batches are decoded in a thread."""
+AT_ONCE: Final = 10_000
+"""Records, about, that are looked at before others have their turn; a batch is not parted."""
 
 LATE_S: Final = 0.1
 """How often it is looked who has waited too long for an answer (A3)."""
@@ -88,6 +88,8 @@ class Owning:
         self._sent: dict[int, int] = {}
         self._acked: dict[int, int] = {}
         self._behind: dict[int, int] = {}
+        self._ahead: dict[int, tuple[int, Sequence[Seen]]] = {}
+        """Of shards that are read: what was fetched and not looked at yet, and the offset from which on."""
         self._engine: LedEngine
         self._wake: Callable[[], None]
 
@@ -119,7 +121,7 @@ class Owning:
         turn = self._log.turn(shard)
         if turn:
             self._sent[shard] = position
-            self.step(ev.Append(shard, turn, sum(map(size_of, turn)), position))
+            self.step(ev.Append(shard, turn, turn.size, position))
         elif self._acked.get(shard, 0) < self._sent.get(shard, 0):
             self._behind[shard] = position
         else:
@@ -200,22 +202,38 @@ class Owning:
         place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
 
         async def ask() -> None:
+            if (read := self._log.much(shard)) is not None:
+                await asyncio.to_thread(read.thin_out)
+            at, ahead = self._ahead.pop(shard, (-1, ()))
+            if at == effect.offset:
+                await asyncio.sleep(0)
+                self._fetched(shard, request, ahead)
+                return
             leader = await self._leader(shard)
             told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
             if told is None:
                 self.step(ev.Failed(shard, request, "the answer leaves it out"))
                 return
             await self._told("Fetch", told.code)
-            batches = await decoded(told.batches)
-            after = told.batches[-1].next_offset if told.batches else effect.offset
-            self.step(ev.Fetched(shard, request, told.code, batches, after, told.start_offset))
+            if batches := await decoded(told.batches):
+                self._fetched(shard, request, batches)
+            else:
+                self.step(ev.Fetched(shard, request, told.code, (), effect.offset, told.start_offset))
 
         self._ask(shard, request, ask())
+
+    def _fetched(self, shard: int, request: int, batches: Sequence[Seen]) -> None:
+        """What came, as far as it is not too much for once."""
+        upto = portion(batches, AT_ONCE)
+        after = batches[upto - 1].next_offset
+        if upto < len(batches):
+            self._ahead[shard] = after, batches[upto:]
+        self.step(ev.Fetched(shard, request, 0, batches[:upto], after))
 
     def _produce(self, effect: ef.Produce) -> None:
         async def ask() -> None:
             stamp, began_s = self._wall_ms(), time.perf_counter()
-            sent = {(self._topic, batch.shard): wire_of(batch, stamp) for batch in effect.batches}
+            sent = {(self._topic, shard): wire for shard, wire in (await wires(effect.batches, stamp)).items()}
             try:
                 told = await records.produce(self._upstream, effect.broker, sent, effect.timeout_ms)
             except UpstreamError as error:
@@ -287,6 +305,7 @@ class Owning:
         self._finishing[shard] = effect.request
         self._sent.pop(shard, None)
         self._acked.pop(shard, None)
+        self._ahead.pop(shard, None)
         self._log.ready(shard)
 
         def load() -> None:
@@ -321,6 +340,7 @@ class Owning:
     def _unload(self, effect: ef.Unload) -> None:
         self._refusing.discard(effect.shard)
         self._finishing.pop(effect.shard, None)
+        self._ahead.pop(effect.shard, None)
         self._log.let_go(effect.shard)
 
         def unload() -> None:
@@ -388,12 +408,6 @@ class Owning:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_bug(error)
-
-
-async def decoded(batches: "list[BatchView] | Any") -> list[Any]:
-    if sum(batch.size for batch in batches) > LARGE_BYTES:
-        return await asyncio.to_thread(lambda: list(seen(batches)))
-    return list(seen(batches))
 
 
 PERFORMED: dict[type, Callable[[Owning, Any], None]] = {

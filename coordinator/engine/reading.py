@@ -1,6 +1,8 @@
 """What is read from the state topic: batches as the rules want to see them (S4)."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from muster.coordinator.ownership.facts import Producer
 from muster.coordinator.ownership.voids import Seen
@@ -8,6 +10,10 @@ from muster.storage.records.batch import BatchView
 
 ABORT, COMMIT = 0, 1
 """Types of control records that end transactions."""
+
+LARGE_BYTES: Final = 256 << 10
+MANY_RECORDS: Final = 1_000
+"""From so much, or so many, on batches are decoded in a thread."""
 
 
 def seen(batches: Iterable[BatchView]) -> Iterator[Seen]:
@@ -22,6 +28,22 @@ def seen(batches: Iterable[BatchView]) -> Iterator[Seen]:
             yield Seen(batch.base_offset, batch.next_offset, producer, marker=kind == COMMIT)
         else:
             yield Seen(batch.base_offset, batch.next_offset, producer)
+
+
+async def decoded(batches: Sequence[BatchView]) -> list[Seen]:
+    if sum(batch.size for batch in batches) > LARGE_BYTES or sum(batch.count for batch in batches) > MANY_RECORDS:
+        return await asyncio.to_thread(lambda: list(seen(batches)))
+    return list(seen(batches))
+
+
+def portion(batches: Sequence[Seen], most: int) -> int:
+    """How many of them have so many records together, about; one at least."""
+    count = 0
+    for at, batch in enumerate(batches):
+        count += len(batch.records) + 1
+        if count > most:
+            return max(at, 1)
+    return len(batches)
 
 
 def control_type(batch: BatchView) -> int:

@@ -3,11 +3,11 @@
 Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.ownership`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.engine.writing import check_room, fitting
-from muster.coordinator.ownership.facts import Record
+from muster.coordinator.ownership.facts import Measured, Record
 from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
 LEDGER = b"{"
@@ -17,7 +17,7 @@ SETTLED = (32_255).to_bytes(2, "big")
 """So begin keys of groups of which nothing is to be taken over from the upstream by itself any more (M2): a kind of
 hard facts that only this room knows."""
 
-OnAppend: TypeAlias = Callable[[int, Sequence[Entry]], None]
+OnPositions: TypeAlias = Callable[[int, Collection[str]], None]
 
 THIN_OUT_FROM = 500_000
 """Records of a shard, from which on those that a later one of their key replaces are let go of while it is read. The
@@ -25,7 +25,8 @@ loader does so in any case: below that it would be done twice."""
 
 
 class Held:
-    """What counts of a shard, as it was read. Of each key only the newest is kept, once there is much of it."""
+    """What counts of a shard, as it was read. Of each key only the newest is kept once there is much of it, and
+    somebody calls `thin_out`."""
 
     __slots__ = ("_count", "_most", "_portions")
 
@@ -37,11 +38,9 @@ class Held:
     def add(self, records: Sequence[Record]) -> None:
         self._portions.append(records)
         self._count += len(records)
-        if self._count > self._most:
-            self._thin_out()
 
     def told(self, *, ledger: bool) -> Iterator[KeyValue]:
-        """The ledger's, or the groups'."""
+        """The ledger's, or all others."""
         return (
             KeyValue(record.key or b"", record.value, record.offset)
             for records in self._portions
@@ -49,7 +48,12 @@ class Held:
             if ((record.key or b"")[:1] == LEDGER) is ledger
         )
 
-    def _thin_out(self) -> None:
+    @property
+    def much(self) -> bool:
+        return self._count > self._most
+
+    def thin_out(self) -> None:
+        """For any thread, while nothing is added: it takes its time."""
         newest: dict[bytes, Record] = {}
         for records in self._portions:
             for record in records:
@@ -65,11 +69,12 @@ class StateLog:
     """A `GroupLog`. Its `append` never waits: `Owning` is told of its number by the engine right after, and releases
     what rests on it once Kafka has acknowledged it."""
 
-    def __init__(self, batch_bytes: int, on_append: OnAppend | None = None) -> None:
-        """batch_bytes: what one batch has room for (S1). on_append: hears of the groups' records of each turn."""
+    def __init__(self, batch_bytes: int) -> None:
+        """batch_bytes: what one batch has room for (S1)."""
         self.batch_bytes = batch_bytes
-        self.on_append = on_append
-        self._turns: dict[int, list[Entry]] = {}
+        self.on_positions: OnPositions | None = None
+        """Hears whose positions each turn changes."""
+        self._turns: dict[int, Measured] = {}
         self._read: dict[int, Held] = {}
         self._settled: dict[int, set[str]] = {}
         self._beside: dict[int, list[Entry]] = {}
@@ -77,13 +82,12 @@ class StateLog:
     # -- GroupLog ---------------------------------------------------------------------------------------------------
 
     def draft(self) -> list[Entry]:
-        return []
+        return Measured()
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
-        self._turns.setdefault(shard, []).extend(fitting(shard, groups, ledger, self.batch_bytes))
-        self._turns[shard] += self._beside.pop(shard, ())
-        if self.on_append is not None:
-            self.on_append(shard, groups)
+        fits = fitting(shard, groups, ledger, self.batch_bytes)
+        fits.extend(self._beside.pop(shard, ()))
+        self._turns.setdefault(shard, Measured()).extend(fits)
 
     def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
         """Raises TooLarge for what `append` would refuse, of which group it is."""
@@ -93,7 +97,10 @@ class StateLog:
         """Kafka's acknowledgements come by themselves (A5)."""
 
     def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
-        return self._loaded(shard).told(ledger=False)
+        """Raises LogFailed. What only this room knows is put aside on the way."""
+        read = self._loaded(shard).told(ledger=False)
+        settled = self._settled[shard] = set()
+        return (each for each in read if not settles(settled, each))
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
         return self._loaded(shard).told(ledger=True)
@@ -106,9 +113,9 @@ class StateLog:
 
     # -- for Owning -------------------------------------------------------------------------------------------------
 
-    def turn(self, shard: int) -> list[Entry]:
+    def turn(self, shard: int) -> Measured:
         """What was appended since the last call."""
-        return self._turns.pop(shard, [])
+        return self._turns.pop(shard, None) or Measured()
 
     def begin(self, shard: int) -> None:
         """What counts of the shard is about to be told, from its start."""
@@ -118,7 +125,12 @@ class StateLog:
 
     def hold(self, shard: int, records: Sequence[Record]) -> None:
         """These count, and are behind those before; kept until the load."""
-        self._read[shard].add([record for record in records if not self._settles(shard, record)])
+        self._read[shard].add(records)
+
+    def much(self, shard: int) -> Held | None:
+        """What was read of a shard, where it is time to let go of what is replaced."""
+        read = self._read.get(shard)
+        return read if read is not None and read.much else None
 
     def ready(self, shard: int) -> None:
         """All that counts has been told, be it nothing."""
@@ -146,13 +158,14 @@ class StateLog:
             self._settled[shard].discard(group)
             self._beside.setdefault(shard, []).append((SETTLED + group.encode(), None, -1))
 
-    def _settles(self, shard: int, record: Record) -> bool:
-        key = record.key or b""
-        if key[:2] != SETTLED:
-            return False
-        groups, group = self._settled.setdefault(shard, set()), key[2:].decode(errors="replace")
-        if record.value is None:
-            groups.discard(group)
-        else:
-            groups.add(group)
-        return True
+
+def settles(settled: set[str], record: KeyValue) -> bool:
+    """Whether it says that a group is settled, or no more: then it is noted."""
+    if record.key[:2] != SETTLED:
+        return False
+    group = record.key[2:].decode(errors="replace")
+    if record.value is None:
+        settled.discard(group)
+    else:
+        settled.add(group)
+    return True

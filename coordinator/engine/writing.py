@@ -1,18 +1,20 @@
 """What is written into the state topic: a shard's batches as bytes, and what no batch has room for (S1, S3)."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.ownership.facts import Batch
+from muster.coordinator.ownership.appends import RECORD_BYTES
+from muster.coordinator.ownership.facts import Batch, Measured
 from muster.coordinator.runtime.ports import Entry, LogFailed
 from muster.storage.records.batch import encode_written
 
-RECORD_BYTES: Final = 32
-"""What a record takes in a batch beside its key and its value, at most."""
-
 COMPRESSED_FROM: Final = 1 << 10
 CODEC: Final = "zstd"
+LARGE_BYTES: Final = 256 << 10
+MANY_RECORDS: Final = 1_000
+"""From so much, or so many, on batches are made in a thread."""
 LEFT_OUT: Final = frozenset({"snapshot", "plan"})
 """Of a ledger entry that is too large: the most of it, and what can be done without."""
 
@@ -27,6 +29,18 @@ def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
     return batch.wire
 
 
+async def wires(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
+    """Their bytes, by shard."""
+
+    def made() -> dict[int, bytes]:
+        return {batch.shard: wire_of(batch, stamp_ms) for batch in batches}
+
+    fresh = [batch for batch in batches if batch.wire is None]
+    if sum(len(batch.records) for batch in fresh) > MANY_RECORDS or sum(batch.size for batch in fresh) > LARGE_BYTES:
+        return await asyncio.to_thread(made)
+    return made()
+
+
 def size_of(entry: Entry) -> int:
     return len(entry[0]) + len(entry[1] or b"")
 
@@ -39,18 +53,22 @@ class TooLarge(LogFailed):
         self.groups = groups
 
 
-def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> list[Entry]:
+def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> Measured:
     """What one turn writes, the ledger's records first and the group's last (S1).
 
     An entry of the ledger that alone is too large is cut short. Raises TooLarge for a group's record that is: nothing
     of the turn is kept then.
     """
     check_room(shard, groups, most)
-    return [*(each if size_of(each) + RECORD_BYTES <= most else cut(each, most) for each in ledger), *groups]
+    turn = Measured([each if size_of(each) + RECORD_BYTES <= most else cut(each, most) for each in ledger])
+    turn.extend(groups)
+    return turn
 
 
 def check_room(shard: int, groups: Sequence[Entry], most: int) -> None:
     """Raises TooLarge."""
+    if isinstance(groups, Measured) and groups.largest + RECORD_BYTES <= most:
+        return
     large = [entry for entry in groups if size_of(entry) + RECORD_BYTES > most]
     if large:
         names = frozenset(map(group_of, large))

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.ownership.effects import AskLeaders, Effect, Produce
-from muster.coordinator.ownership.facts import Acked, Batch, NewRecord, Producer
+from muster.coordinator.ownership.facts import Acked, Batch, Measured, NewRecord, Producer
 
 MAX_SEQUENCE = 2**31 - 1
 
@@ -157,10 +157,9 @@ class Appends:
         order, and its position counts with the last (S1)."""
         queue = self._queues[shard]
         whole = size + RECORD_BYTES * len(records)
-        parts = [records] if whole <= self._limits.batch_bytes else list(self._parts(records))
+        parts = [(records, whole)] if whole <= self._limits.batch_bytes else list(self._parts(records))
         before = queue.waiting[-1].position if queue.waiting else queue.flight.position if queue.flight else 0
-        for at, part in enumerate(parts):
-            bytes_ = whole if len(parts) == 1 else sum(_size(record) for record in part)
+        for at, (part, bytes_) in enumerate(parts):
             last = at == len(parts) - 1
             queue.waiting.append(Waiting(part, bytes_, max(position, before) if last else before, alone))
             queue.unacked += bytes_
@@ -185,15 +184,16 @@ class Appends:
         queue = self._queues.get(shard)
         return queue.since_ms if queue is not None and queue.flight is not None else None
 
-    def _parts(self, records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
-        start = size = 0
-        for at, record in enumerate(records):
-            own = _size(record)
-            size += own
-            if size > self._limits.batch_bytes and at > start:
-                yield records[start:at]
-                start, size = at, own
-        yield records[start:]
+    def _parts(self, records: Sequence[NewRecord]) -> Iterator[tuple[Sequence[NewRecord], int]]:
+        """With what each part takes."""
+        most = self._limits.batch_bytes
+        start = at = size = 0
+        for end, own in pieces(records, most):
+            if size + own > most and at > start:
+                yield records[start:at], size
+                start, size = at, 0
+            at, size = end, size + own
+        yield records[start:], size
 
     # What is heard.
 
@@ -316,6 +316,22 @@ class Appends:
                 if not queue.way and queue.tries:
                     wanted.append(queue.again_ms)
         return min(wanted, default=None)
+
+
+def pieces(records: Sequence[NewRecord], most: int) -> Iterator[tuple[int, int]]:
+    """Where the list may be parted, and what each piece takes: its portions where it is measured, else its records; of
+    a portion that takes more than `most`, these as well."""
+    if not isinstance(records, Measured):
+        yield from ((at + 1, _size(record)) for at, record in enumerate(records))
+        return
+    start = before = 0
+    for end, size in records.marks:
+        own = size - before + RECORD_BYTES * (end - start)
+        if own <= most:
+            yield end, own
+        else:
+            yield from ((at + 1, _size(records[at])) for at in range(start, end))
+        start, before = end, size
 
 
 def _size(record: NewRecord) -> int:

@@ -1,8 +1,8 @@
 """Values that the machines of this room share, and the engine's own records (S2)."""
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 OWN = 0xFF
 """The first byte of the keys of the engine's own records; groups have 0x00 or 0x7d there, the ledger `{`."""
@@ -50,6 +50,35 @@ class Read(NamedTuple):
 
 NewRecord: TypeAlias = tuple[bytes, bytes | None, object]
 """Key, value (None: a tombstone), and what means nothing: as `runtime.ports.Entry`."""
+
+
+class Measured(list[Any]):
+    """`NewRecord`s that are measured as they come, a portion after the other: nobody goes through very many at once.
+
+    size, largest: of keys and values, in bytes, of all and of one. marks: how many there were, and their size, after
+    each portion.
+    """
+
+    __slots__ = ("largest", "marks", "size")
+
+    def __init__(self, records: Sequence[NewRecord] = ()) -> None:
+        super().__init__()
+        self.size = self.largest = 0
+        self.marks: list[tuple[int, int]] = []
+        self.extend(records)
+
+    def extend(self, records: Iterable[NewRecord]) -> None:
+        """Another portion; of some that are counted, their portions."""
+        if isinstance(records, Measured):
+            count, size = len(self), self.size
+            self.marks += [(count + each, size + its) for each, its in records.marks]
+            self.size, self.largest = size + records.size, max(self.largest, records.largest)
+            super().extend(records)
+        elif portion := list(records):
+            sizes = [len(key) + len(value or b"") for key, value, _ in portion]
+            super().extend(portion)
+            self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes)
+            self.marks.append((len(self), self.size))
 
 
 class Owner(NamedTuple):

@@ -5,7 +5,7 @@ state log; what they have committed is asked for as a client would, so that noth
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,16 +14,12 @@ from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
 from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
 from muster.coordinator.engine.upstream.records import Place
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.runtime.ports import Entry
 
 AT_ONCE: Final = 8
 """Groups that are asked for and written at a time."""
 
 LEFT_ALONE_MS: Final = 60_000
 """So long nothing is written for a group that the upstream refuses: it has members there, as a rule."""
-
-OFFSETS: Final = (b"\0\0", b"\0\1")
-"""How the keys of positions begin: their version."""
 
 
 class Away(Exception):
@@ -35,6 +31,7 @@ class Mirrored:
     """dirty: it has committed since it was asked for. not_before_ms: when it may be written next. told: what the
     upstream has of it from this node."""
 
+    shard: int
     dirty: bool = True
     not_before_ms: int = 0
     told: dict[Place, Position] = field(default_factory=dict)
@@ -75,11 +72,15 @@ class Mirror:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def written(self, shard: int, entries: Sequence[Entry]) -> None:
-        """These are on their way into the state log. Whether they will count is not known yet."""
-        for key, _, _ in entries:
-            if key[:2] in OFFSETS:
-                self._groups.setdefault(group_of(key), Mirrored()).dirty = True
+    def written(self, shard: int, groups: Iterable[str]) -> None:
+        """Positions of these are on their way into the state log. Whether they will count is not known yet."""
+        for group in groups:
+            self._groups.setdefault(group, Mirrored(shard)).dirty = True
+
+    def lost(self, shard: int) -> None:
+        """Another node may have the shard, and mirror it: what the upstream has of its groups is not known here."""
+        for group in [group for group, each in self._groups.items() if each.shard == shard]:
+            del self._groups[group]
 
     async def round(self) -> None:
         """Write what is due."""
@@ -92,7 +93,9 @@ class Mirror:
             self._on_trouble(self._why)
 
     async def _mirror(self, group: str, now_ms: int) -> None:
-        mirrored = self._groups[group]
+        mirrored = self._groups.get(group)
+        if mirrored is None:
+            return  # lost while others were written
         mirrored.dirty, mirrored.not_before_ms = False, now_ms + self._interval_ms
         try:
             kept = await self._positions(group)
@@ -104,13 +107,18 @@ class Mirror:
         except UpstreamError as error:
             self._again(group, self._interval_ms, str(error))
             return
+        if not kept and not mirrored.dirty:
+            self._groups.pop(group, None)  # nothing is left of it
+            return
         mirrored.told = {place: position for place, position in kept.items() if place not in refused}
         codes = set(refused.values()) - {UNKNOWN_TOPIC}
         if codes:
             self._again(group, LEFT_ALONE_MS, f"the upstream says {named_code(min(codes))}; has it members there?")
 
     def _again(self, group: str, in_ms: int, why: str) -> None:
-        mirrored = self._groups[group]
+        mirrored = self._groups.get(group)
+        if mirrored is None:
+            return
         mirrored.dirty, mirrored.not_before_ms = True, self._now_ms() + in_ms
         self._why = f"what group {group} has committed is not in the upstream yet: {why}"
 
@@ -122,13 +130,3 @@ class Mirror:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_bug(error)
-
-
-def group_of(key: bytes) -> str:
-    """The group whose position a key is of.
-
-    >>> group_of(b"\\0\\1\\0\\4shop\\0\\1t\\0\\0\\0\\0")
-    'shop'
-    """
-    size = int.from_bytes(key[2:4], "big")
-    return key[4 : 4 + size].decode()

@@ -10,7 +10,7 @@ from muster.coordinator.core import events
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event, TurnedAway
 from muster.coordinator.core.plan import CONSUMER, topics_of
-from muster.coordinator.core.records import Record
+from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.writing import TooLarge
@@ -31,6 +31,8 @@ FULL: Final = (
 MAY_BE_LARGE: Final = (events.JoinGroup, events.SyncGroup, events.ConsumerHeartbeat, events.OffsetCommit)
 """Requests that a record which is too large may be of."""
 
+POSITIONS: Final = (OffsetStored, OffsetsStored, OffsetDeleted)
+"""Records by which a group's positions change."""
 
 MOST_HELD: Final = 10_000
 """Requests of one group that wait until it is known."""
@@ -49,6 +51,8 @@ class GatedStepper(LedStepper):
         except TooLarge as error:
             self._tell(slot, error)
         super()._keep(slot, records, groups, ledger, now_ms)
+        if isinstance(self._log, StateLog) and self._log.on_positions is not None:
+            self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
 
     def _tell(self, slot: Slot, error: TooLarge) -> None:
         for request_id, request in list(slot.unanswered.items()):

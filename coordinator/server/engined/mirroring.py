@@ -43,13 +43,17 @@ class Mirroring:
             on_trouble=self._troubled,
             on_bug=contained("writing what groups have committed upstream"),
         )
-        log.on_append = self.mirror.written
+        log.on_positions = self.mirror.written
 
     def start(self) -> None:
         self.mirror.start()
 
     async def stop(self) -> None:
         await self.mirror.stop()
+
+    def lost(self, shard: int) -> None:
+        """It is not this node's any more."""
+        self.mirror.lost(shard)
 
     def look(self, conditions: Conditions) -> None:
         tell(conditions, BEHIND, self._why)

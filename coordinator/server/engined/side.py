@@ -301,6 +301,8 @@ class KafkaSide:
 
     def _lost(self, shard: int, why: str) -> None:
         self.watching.lost(shard, why)
+        if self.mirroring is not None:
+            self.mirroring.lost(shard)
         self._end_shard(shard)
 
     def _stop_for(self, sentence: str) -> None:

@@ -5,20 +5,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from muster.coordinator.engine.groups.mirror import LEFT_ALONE_MS, Away, Mirror
-from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.upstream.groups import Position
 from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.records import Place
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.runtime.ports import Entry
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
 INTERVAL_MS = 5_000
-
-
-def record_of(group: str) -> Entry:
-    return b"\0\1" + len(group).to_bytes(2, "big") + group.encode() + b"\0\1t\0\0\0\0", b"", -1
 
 
 class Scene:
@@ -37,7 +31,6 @@ class Scene:
             interval_ms=INTERVAL_MS,
             on_trouble=self.troubles.append,
         )
-        self.log = StateLog(1 << 20, self.mirror.written)
         broker.answers["FindCoordinator"] = lambda request: struct("FindCoordinatorResponse")(
             node_id=1, host=broker.address.host, port=broker.address.port
         )
@@ -66,7 +59,7 @@ class Scene:
 
     def commit(self, group: str, **offsets: int) -> None:
         self.kept.setdefault(group, {}).update({(topic, 0): Position(at) for topic, at in offsets.items()})
-        self.log.append(0, [record_of(group)], [], 0)
+        self.mirror.written(0, {group})
 
     @property
     def sent(self) -> list[tuple[str, dict[str, int]]]:
@@ -108,12 +101,33 @@ def test_what_has_changed_is_written_and_each_group_seldom() -> None:
     run(story)
 
 
-def test_records_of_other_kinds_are_no_commits() -> None:
+def test_what_the_upstream_has_of_a_shard_is_not_known_any_more_once_another_node_had_it() -> None:
+    """A group was put back to where it had been when this node wrote it last; the upstream has what another wrote."""
+
     async def story(scene: Scene) -> None:
-        scene.kept["g"] = {("t", 0): Position(1)}
-        scene.log.append(0, [(b"\0\2\0\1g", b"", -1), (b"\x7d\0g", b"", -1)], [(b'{"group":"g"}', b"", -1)], 0)
+        scene.commit("g", t=50)
         await scene.mirror.round()
-        assert scene.sent == []
+        scene.mirror.lost(0)
+        scene.now += INTERVAL_MS
+        scene.commit("g", t=50)
+        scene.mirror.lost(1)
+        await scene.mirror.round()
+        assert scene.sent == [("g", {"t": 50}), ("g", {"t": 50})]
+
+    run(story)
+
+
+def test_nothing_is_kept_of_groups_that_are_gone() -> None:
+    async def story(scene: Scene) -> None:
+        for number in range(3):
+            scene.commit(f"g{number}", t=1)
+        await scene.mirror.round()
+        for group in scene.kept:
+            scene.kept[group].clear()
+            scene.mirror.written(0, {group})
+        scene.now += INTERVAL_MS
+        await scene.mirror.round()
+        assert scene.mirror._groups == {}
 
     run(story)
 

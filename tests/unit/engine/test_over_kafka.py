@@ -238,6 +238,8 @@ def test_what_was_read_is_given_as_it_was_and_the_ledger_apart(most: int, monkey
     log.begin(0)
     log.hold(0, [Read(b"\0a", b"1", 0), Read(b"{l}", b"x", 1), Read(b"\0b", b"2", 2), Read(b"\0a", b"3", 3)])
     kept = [KeyValue(b"\0b", b"2", 2), KeyValue(b"\0a", b"3", 3)]
+    if (read := log.much(0)) is not None:
+        read.thin_out()
     assert list(log.read_groups(0)) == (kept if most == 1 else [KeyValue(b"\0a", b"1", 0), *kept])
     assert list(log.read_ledger(0)) == [KeyValue(b"{l}", b"x", 1)]
 

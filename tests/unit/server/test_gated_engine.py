@@ -10,6 +10,7 @@ from muster.coordinator.core.events import (
     Heartbeat,
     JoinGroup,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
     Request,
     TopicsChanged,
@@ -161,6 +162,25 @@ def test_a_member_with_too_much_is_refused_before_anything_is_changed_and_costs_
     assert told.code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert "at most 2000 are kept; send less, or raise max.message.bytes of the topic muster.state" in told.message
     assert engine.status(0) is ShardStatus.ACTIVE
+
+
+def test_m4_whose_positions_a_turn_changes_is_told() -> None:
+    """Groups that only have members are nobody's business upstream."""
+    log = StateLog(4_000)
+    log.ready(0)
+    told: list[tuple[int, set[str]]] = []
+    log.on_positions = lambda shard, groups: told.append((shard, set(groups)))
+    engine = GatedEngine(log, 1, Limits(initial_rebalance_delay_ms=0), authority=Everybody())
+    engine.load_shard(0, 0)
+    engine.submit_all(TopicsChanged({"orders": 1}))
+    offer = (Protocol("range", b"m"),)
+    engine.submit(0, JoinGroup(next(ids), "h", "", None, "c", "/h", 10_000, 10_000, "consumer", offer, "fresh"))
+    engine.submit(0, commit())
+    engine.turn(0)
+    assert set().union(*(groups for _, groups in told)) == {"g"}
+    engine.submit(0, OffsetDelete(next(ids), "g", (("orders", 0),)))
+    engine.turn(0)
+    assert told[-1] == (0, {"g"})
 
 
 def test_a_node_with_less_room_of_its_own_keeps_that_limit() -> None:

@@ -1,0 +1,120 @@
+"""Nothing that a shard reads or writes stands the loop for long: much is done in slices, or in a thread."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.engine import owning, writing
+from muster.coordinator.engine.owning import Owning
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.appends import RECORD_BYTES, Appends, Limits
+from muster.coordinator.ownership.facts import Batch, Measured, NewRecord, Producer
+from tests.fakes.state_topic import StateTopic
+from tests.fakes.upstream_broker import UpstreamBroker
+from tests.support.engine.over_kafka import OverKafka
+
+MOST = 300
+RECORDS = st.lists(st.binary(max_size=MOST - RECORD_BYTES - 1).map(lambda value: (b"k", value, -1)), max_size=30)
+
+
+def parts_of(records: Sequence[NewRecord], size: int) -> list[Sequence[NewRecord]]:
+    """As one append of a shard leaves, batch after batch."""
+    appends = Appends(Limits(batch_bytes=MOST))
+    appends.open(0, Producer(1, 0))
+    appends.append(0, records, size, 1)
+    parts = [each.records for each in appends._queues[0].waiting]
+    assert appends.unacked(0) == size + RECORD_BYTES * len(records)
+    return parts
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=6), st.integers(0, 6))
+def test_measured_records_leave_as_others_do_in_their_order_and_no_batch_is_too_large(
+    portions: list[list[Any]], joined: int
+) -> None:
+    measured = Measured()
+    for portion in portions[:joined]:
+        measured.extend(portion)
+    behind = Measured()
+    for portion in portions[joined:]:
+        behind.extend(portion)
+    measured.extend(behind)
+    records = [record for portion in portions for record in portion]
+    sizes = [len(key) + len(value) for key, value, _ in records]
+    assert (list(measured), measured.size, measured.largest) == (records, sum(sizes), max(sizes, default=0))
+    if not records:
+        return
+    parts = parts_of(measured, measured.size)
+    assert [record for part in parts for record in part] == records
+    for part in parts:
+        assert sum(len(key) + len(value or b"") + RECORD_BYTES for key, value, _ in part) <= MOST
+        assert part
+
+
+def test_a_portion_is_parted_only_where_it_is_too_large_for_a_batch() -> None:
+    measured = Measured([(b"k", b"v" * 60, -1)] * 2)
+    measured.extend([(b"k", b"v" * 60, -1)] * 2)
+    measured.extend([(b"k", b"v" * 60, -1)] * 4)
+    assert [len(part) for part in parts_of(measured, measured.size)] == [2, 3, 3]
+
+
+def over(broker: UpstreamBroker, instance: str = "one") -> OverKafka:
+    return OverKafka(f"127.0.0.1:{broker.address.port}", "muster", 1, instance=instance)
+
+
+def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one answer there may be a million records: they used to be looked at in one step of the loop."""
+    monkeypatch.setattr(owning, "AT_ONCE", 4)
+    looked_at: list[int] = []
+    step = Owning.step
+
+    def watched(self: Owning, event: ev.Event) -> None:
+        if isinstance(event, ev.Fetched):
+            looked_at.append(sum(len(batch.records) for batch in event.batches))
+        step(self, event)
+
+    async def story() -> None:
+        async with UpstreamBroker() as broker:
+            topic = StateTopic(broker, "muster.state", 1)
+            topic.configs["min.insync.replicas"] = "1"
+            async with over(broker) as node:
+                await node.all_served()
+                for number in range(12):
+                    assert await node.commit(f"g{number}", number) is ErrorCode.NONE
+            monkeypatch.setattr(Owning, "step", watched)
+            async with over(broker, "two") as node:
+                await node.all_served()
+                assert [await node.committed(f"g{number}") for number in range(12)] == list(range(12))
+            assert (max(looked_at) <= 4, sum(looked_at) >= 13) == (True, True), looked_at
+            assert len(broker.of("Fetch")) < len(looked_at), "what was fetched is not fetched again"
+
+    asyncio.run(story())
+
+
+def test_a_large_batch_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[int, bool] = {}
+    make = writing.wire_of
+
+    def watched(batch: Batch, timestamp_ms: int) -> bytes:
+        made[len(batch.records)] = threading.current_thread() is threading.main_thread()
+        return make(batch, timestamp_ms)
+
+    monkeypatch.setattr(writing, "wire_of", watched)
+
+    async def story() -> None:
+        async with UpstreamBroker() as broker:
+            topic = StateTopic(broker, "muster.state", 1)
+            topic.configs["min.insync.replicas"] = "1"
+            async with over(broker) as node:
+                await node.all_served()
+                assert await node.commit("small", 1) is ErrorCode.NONE
+                assert await node.commit("large", 1, partitions=1_500) is ErrorCode.NONE
+                assert await node.committed("large") == 1
+        assert (made[1], made[max(made)], max(made) >= 1_500) == (True, False, True), made
+
+    asyncio.run(story())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 
 from muster.coordinator.bench.processes import Server, stop
 from muster.coordinator.client import Admin
@@ -28,6 +29,7 @@ RECORDS_OF_A_BATCH = 150
 
 REQUEST_BATCHES = 100
 HEAP = "1g"
+JVM_ENDS_S = 60.0
 
 
 @contextlib.contextmanager
@@ -56,7 +58,10 @@ def node_at(home: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def spark_on(cores: int, more: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A session of its own on so many task slots, with `more` settings."""
+    """A session of its own on so many task slots, with `more` settings, in a JVM of its own.
+
+    Jars and memory are told to a JVM when it starts: one that an earlier case left would know nothing of them.
+    """
     # Light but for the compiler: long reads are compiled to the end, as they would be in earnest.
     config = {"spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": "-XX:+UseSerialGC", **(more or {})}
     started = session("muster bench", master=f"local[{cores}]", light=True, config=config)
@@ -65,6 +70,17 @@ def spark_on(cores: int, more: Mapping[str, str] | None = None) -> Iterator[Any]
         yield started
     finally:
         started.stop()
+        end_jvm()
+
+
+def end_jvm() -> None:
+    """End the JVM that pyspark started, which it else keeps for the next session. It goes when its input ends."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(JVM_ENDS_S)
 
 
 def fill(address: str, topic: str, counts: Sequence[int], batches: Sequence[bytes] | None = None) -> None:

@@ -167,7 +167,7 @@ class Session:
             self._listen(event.generation)
 
     def _beats_well(self, request: pb.HeartbeatRequest) -> bool:
-        """Whether it was heard the short way: from nearly all who live and to whom nothing happens, once in an interval."""
+        """Whether it was heard the short way: so it is of nearly all to whom nothing happens."""
         return not request.HasField("group_instance_id") and self._driver.beat(
             self._shard, request.group_id, request.member_id, request.generation_id, self._rights()
         )

@@ -2,8 +2,6 @@
 three brokers of Kafka, of which the group's coordinator goes the same way."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +10,7 @@ from muster.coordinator.bench.cluster.asking import Asking, Member
 from muster.coordinator.bench.cluster.failover import Gap, How, heartbeats, rounds
 from muster.coordinator.bench.cluster.suite import BROKERS, KILLED_HEARTBEAT_S, STOPPED_S, TOLD
 from muster.coordinator.bench.cluster.trio import Processes, three_brokers
-from muster.coordinator.bench.engine.inside import BENCH, settings_over
+from muster.coordinator.bench.engine.inside import BENCH, process_over, settings_over
 from muster.coordinator.bench.kafka.broker import Broker, free_ports
 from muster.coordinator.bench.processes import announcement
 from muster.coordinator.bench.rows import Row, at_most
@@ -45,13 +43,7 @@ class Nodes(Processes):
             "engine.kafka.broker.id.first": "1",
             "group.initial.rebalance.delay.ms": "0",
         }
-        words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        with (self._home / f"node{node}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "muster.coordinator.cli", "serve", "--announce", *words],
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+        process = process_over(settings, self._home / f"node{node}.log")
         self.runs(node, process)
         announcement(process)
 

@@ -1,8 +1,12 @@
-"""A node over a Kafka in this process, asked without a door: what the engine costs, and nothing else."""
+"""A node over a Kafka: in this process, asked without a door, which is what the engine costs and nothing else; or as
+another process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench.processes import BenchFailed
@@ -32,6 +36,17 @@ def settings_over(address: str, cluster: str, shards: int) -> dict[str, str]:
         "http.listeners": "",
         "logging.level": LOG_LEVEL,
     }
+
+
+def process_over(settings: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
+    """A node as a process, which announces itself on standard output; what it says otherwise comes behind `log`."""
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    with log.open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "muster.coordinator.cli", "serve", "--announce", *words],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
 
 
 @asynccontextmanager

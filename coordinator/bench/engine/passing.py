@@ -1,0 +1,98 @@
+"""P5, P6: records that pass a node on their way from Kafka and to it, beside the same at the broker's own port.
+
+Load, node and broker share the machine's cores; rounds alternate, and what counts is the median.
+"""
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from muster.coordinator.bench.engine.bulk import fetched, produced
+from muster.coordinator.bench.engine.inside import BENCH, process_over, settings_over
+from muster.coordinator.bench.kafka.broker import Broker, fill_broker, free_ports
+from muster.coordinator.bench.processes import STOP_S, announcement, cpu_ns
+from muster.coordinator.bench.rows import Row, at_least, at_most
+from muster.storage.records.batch import encode_turn
+
+TOPIC, SINK = "passing", "passed"
+PARTITIONS: Final = 4
+RECORD_BYTES, RECORDS = 1_024, 900
+BATCHES: Final = 2
+"""Of each partition that is read; one answer has as much of each as a consumer asks for."""
+
+ROUNDS: Final = 5
+FETCHED, PRODUCED = 1 << 30, 256 << 20
+"""Bytes of one round."""
+GB: Final = 1e9
+
+Load = Callable[[str], float]
+"""Given an address, bytes a second."""
+
+
+class Found(NamedTuple):
+    """MB a second through the node and at the broker; processor seconds of the node for a GB."""
+
+    ours: float
+    direct: float
+    cpu_s: float
+
+
+class Proxy(NamedTuple):
+    """A node's process, and the port at which it stands for the broker."""
+
+    pid: int
+    address: str
+
+
+def measure(broker: Broker, home: str) -> Iterator[Row]:
+    batch = encode_turn([(b"%d" % number, bytes(RECORD_BYTES), 0) for number in range(RECORDS)], 0)
+    for topic, batches in ((TOPIC, [batch] * BATCHES), (SINK, [batch])):
+        fill_broker(broker, topic, PARTITIONS, batches, {"retention.bytes": str(PRODUCED)})
+    with proxy_of(broker, Path(home)) as proxy:
+        read = alternating(broker, proxy, lambda at: fetched(at, TOPIC, PARTITIONS, FETCHED), FETCHED)
+        written = alternating(broker, proxy, lambda at: produced(at, SINK, PARTITIONS, batch, PRODUCED), PRODUCED)
+    yield from rows("P5 fetch of 1 KB records through a node", read, 0.6, 0.9)
+    yield from rows("P6 produce of 1 KB records through a node", written, 0.7, 1.2)
+
+
+def rows(case: str, found: Found, rate: float, cpu_s: float) -> Iterator[Row]:
+    yield at_least(rate, case, found.ours, "MB/s", "the broker's own port", found.direct, bench=BENCH)
+    yield at_most(1.0, f"{case}: the node", found.cpu_s, "s CPU/GB", "the most it may take", cpu_s, bench=BENCH)
+
+
+def alternating(broker: Broker, proxy: Proxy, load: Load, size: int) -> Found:
+    found: dict[str, list[float]] = {proxy.address: [], broker.address: []}
+    spent: list[float] = []
+    for number in range(ROUNDS + 1):  # the first warms up
+        order = [*found] if number % 2 else [*reversed(found)]
+        for address in order:
+            before = cpu_ns(proxy.pid)
+            rate = load(address)
+            if number:
+                found[address].append(rate / 1e6)
+                if address == proxy.address:
+                    spent.append((cpu_ns(proxy.pid) - before) / 1e9 / (size / GB))
+    ours, direct = map(statistics.median, found.values())
+    return Found(ours, direct, statistics.median(spent))
+
+
+@contextlib.contextmanager
+def proxy_of(broker: Broker, home: Path) -> Iterator[Proxy]:
+    own, of_broker = free_ports(2)
+    settings = settings_over(broker.address, "bench-passing", 1) | {
+        "kafka.listeners": f"127.0.0.1:{own}",
+        "engine.kafka.broker.ports": str(of_broker),
+        "engine.kafka.broker.id.first": "1",
+    }
+    process = process_over(settings, home / "node.log")
+    try:
+        announcement(process)
+        yield Proxy(process.pid, f"127.0.0.1:{of_broker}")
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        finally:
+            process.kill()

@@ -160,12 +160,8 @@ class Settings(
         }
         check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
         check_numbers(self, self.node_id)
-        if self.upstream and self.kafka_listeners and not self.broker_ports:
-            raise ValueError(
-                f"kafka.listeners is {self.kafka_listeners}, but engine.kafka.broker.ports is empty: Kafka's clients "
-                "speak to each broker of it by a port of this node; set engine.kafka.broker.ports to FIRST-LAST, "
-                "such as 9100-9131, a port for each broker id from engine.kafka.broker.id.first on"
-            )
+        if self.upstream:
+            self.check_brokers_can_be_reached(self.kafka_door)
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,15 @@
 """Over somebody's Kafka: which groups are Muster's, and where a node stands for each broker."""
 
+import re
 from typing import Final, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from muster.coordinator.config.addresses import Door
 from muster.coordinator.config.values import MAX_INT
 
 ID: Final = "$(id)"
+HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,230}")
 MOST_PORTS: Final = 1_000
 
 
@@ -54,9 +57,21 @@ class ProxySettings(BaseModel):
         description="The id of the broker at the first of these ports; the next id is at the next port.",
     )
 
+    engine_kafka_broker_hosts: str = Field(
+        default="",
+        alias="engine.kafka.broker.hosts",
+        description="Instead of ports: the names by which TLS clients ask for the brokers, all at the port of "
+        "kafka.listeners.",
+        json_schema_extra={"allowed": f"a host's name with {ID} in it, or nothing"},
+    )
+
     @property
     def broker_ports(self) -> range:
         return parse_ports(self.engine_kafka_broker_ports)
+
+    def broker_host(self, broker: int) -> str:
+        """The name by which a client asks for it, where names tell brokers apart."""
+        return self.engine_kafka_broker_hosts.replace(ID, str(broker))
 
     @field_validator("engine_kafka_groups", "engine_kafka_groups_except")
     @classmethod
@@ -76,6 +91,37 @@ class ProxySettings(BaseModel):
     def are_ports(cls, value: str) -> str:
         parse_ports(value)
         return value
+
+    @field_validator("engine_kafka_broker_hosts")
+    @classmethod
+    def is_a_pattern(cls, value: str) -> str:
+        if value and (value.count(ID) != 1 or not HOST.fullmatch(value.replace(ID, "0"))):
+            raise ValueError(f"{ID} stands in it once, the rest is of a name, such as broker-{ID}.muster.example")
+        return value
+
+    def check_brokers_can_be_reached(self, door: Door | None) -> None:
+        """door: where Kafka's clients come. Raises ValueError."""
+        ports, hosts = self.engine_kafka_broker_ports, self.engine_kafka_broker_hosts
+        if ports and hosts:
+            raise ValueError(
+                f"engine.kafka.broker.ports is {ports}, and engine.kafka.broker.hosts is {hosts}: brokers are told "
+                "apart by ports or by names; leave one of them empty"
+            )
+        if door is None:
+            return
+        if hosts and not door.encrypted:
+            raise ValueError(
+                f"engine.kafka.broker.hosts is {hosts}, but kafka.listeners speaks {door.protocol}: a client tells the "
+                "name that it wants in its TLS handshake only; expected SSL://HOST:PORT or SASL_SSL://HOST:PORT, or "
+                "engine.kafka.broker.ports instead"
+            )
+        if not (ports or hosts):
+            raise ValueError(
+                f"kafka.listeners is {door.address.host}:{door.address.port}, but engine.kafka.broker.ports is empty: "
+                "Kafka's clients speak to each broker of it by a port of this node; set engine.kafka.broker.ports to "
+                "FIRST-LAST, such as 9100-9131, a port for each broker id from engine.kafka.broker.id.first on, or "
+                f"with TLS engine.kafka.broker.hosts to a name such as broker-{ID}.muster.example"
+            )
 
     @model_validator(mode="after")
     def has_room_for_itself(self) -> Self:

@@ -160,6 +160,7 @@ REASONS: Final = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not believe the node's certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that the node's certificate has ended",
     "UNSUPPORTED_PROTOCOL": "the client speaks none of ssl.enabled.protocols",
+    "CALLBACK_FAILED": "the client asked for a host that is not here (engine.kafka.broker.hosts)",
     "NO_SHARED_CIPHER": "the client has none of ssl.cipher.suites",
 }
 """What OpenSSL calls them -> what they mean here."""

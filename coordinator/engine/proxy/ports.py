@@ -9,6 +9,7 @@ from typing import Final
 from muster.coordinator.edge.transport.handshakes import Handshakes
 from muster.coordinator.edge.transport.sockets import listening_socket
 from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.engine.proxy.names import Arrival, Named
 from muster.coordinator.engine.proxy.passage import Passage, Port
 from muster.coordinator.kafka.connections.connection import Connection
 from muster.coordinator.kafka.connections.listener import BACKLOG, KafkaListener, ListenerLimits
@@ -40,10 +41,25 @@ class ProxyListener(KafkaListener):
             each.close()
 
     async def serve(
-        self, own: Port, dispatch: Dispatch, stands_for: Callable[[int], Port], elsewhere: Dispatch, tls: Tls | None
+        self,
+        own: Port,
+        dispatch: Dispatch,
+        stands_for: Callable[[int], Port],
+        elsewhere: Dispatch,
+        tls: Tls | None,
+        whom: Callable[[str | None], int | None] | None = None,
     ) -> None:
-        """own, dispatch: of the node's own port; stands_for, elsewhere: of a broker's."""
-        await self.start(dispatch, partial(Passage, own), tls)
+        """own, dispatch: of the node's own port; stands_for, elsewhere: of a broker's. whom: which broker a connection
+        to the own port is for, by the name that is asked for in its handshake, where they are told apart by names."""
+
+        def made(broker: int | None) -> Connection:
+            return self._made(own, dispatch) if broker is None else self._made(stands_for(broker), elsewhere)
+
+        opened: Callable[..., asyncio.Protocol] = partial(Passage, own)
+        if whom is not None:
+            assert tls is not None, "names are asked for in handshakes"
+            opened = by_name(Named(tls, whom), made)
+        await self.start(dispatch, opened, tls)
         for broker, listening in self._for_brokers.items():
             await self._listen(listening, partial(self._made, stands_for(broker), elsewhere), tls)
 
@@ -63,3 +79,8 @@ class ProxyListener(KafkaListener):
         for accepting in self._servers:
             accepting.close()
         super().drain()
+
+
+def by_name(named: Named, made: Callable[[int | None], Connection]) -> Callable[..., asyncio.Protocol]:
+    """Takes what a `Connection` takes."""
+    return lambda *_: Arrival(lambda transport: made(named.broker(transport)))

@@ -121,13 +121,13 @@ class KafkaListener:
             connection.charge()
 
     async def start(
-        self, dispatch: Dispatch, opened: Callable[..., Connection] | None = None, tls: Tls | None = None
+        self, dispatch: Dispatch, opened: Callable[..., asyncio.Protocol] | None = None, tls: Tls | None = None
     ) -> None:
         """Answer clients, with `tls` after a handshake; `opened` makes their connections, where not by `Connection`."""
         assert self._socket is not None, "bind() comes before start()"
-        loop, made = asyncio.get_running_loop(), Connection if opened is None else opened
+        loop, made = asyncio.get_running_loop(), opened or Connection
 
-        def make() -> Connection:
+        def make() -> asyncio.Protocol:
             return made(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
 
         if tls is None:

@@ -14,9 +14,10 @@ from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.transport.tls import Tls
 from muster.coordinator.engine.proxy.answering import Coordinators, NotHere, NoTransactions, served
 from muster.coordinator.engine.proxy.leg import Traffic
+from muster.coordinator.engine.proxy.names import whose
 from muster.coordinator.engine.proxy.ours import ours_by_name
 from muster.coordinator.engine.proxy.passage import Port
-from muster.coordinator.engine.proxy.places import Places, Ports
+from muster.coordinator.engine.proxy.places import Hosts, Places, Ports
 from muster.coordinator.engine.proxy.ports import ProxyListener
 from muster.coordinator.engine.proxy.reaching import Reaching
 from muster.coordinator.engine.upstream.upstream import Upstream
@@ -131,7 +132,8 @@ class ProxyDoor:
             parts = (Coordinators(places), transactions or NoTransactions(), handlers)
             return Dispatch(parts, instruments, tell, apis=served())
 
-        await self._listener.serve(port_of(None), dispatch_of(driver), port_of, dispatch_of(NotHere()), tls)
+        here, elsewhere = dispatch_of(driver), dispatch_of(NotHere())
+        await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:
@@ -143,14 +145,27 @@ class ProxyDoor:
         if self._reaching is not None:
             self._reaching.close()
 
+    def _whom(self, tls: Tls | None) -> Callable[[str | None], int | None] | None:
+        """Which broker a name stands for, where brokers are told apart by names."""
+        hosts = self._hosts
+        if tls is None or hosts is None:
+            return None
+        covers = tls.covers
+        return lambda name: whose(name, hosts, self.advertised.host, covers)
+
+    @property
+    def _hosts(self) -> Hosts | None:
+        pattern = self._settings.engine_kafka_broker_hosts
+        return Hosts(pattern, lambda: self.advertised.port) if pattern else None
+
     def _places(self, shards: int, cluster: "Cluster | None") -> Places:
         settings = self._settings
-        brokers = Ports(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
+        ports = Ports(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
         return Places(
             settings.node_id,
             settings.engine_kafka_node_id_base,
             lambda: self.advertised,
-            brokers,
+            self._hosts or ports,
             shards,
             cluster,
         )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from muster.coordinator.config import Settings
 from muster.coordinator.edge.audit import Tell as TellAction
 from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.runtime.conditions import Conditions
@@ -11,8 +12,9 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.doors.proxy import ProxyDoor
-from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.engined.naming import NAMES, sentence_of_names
+from muster.coordinator.server.engined.oddities import tell
 from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
 from muster.coordinator.server.engined.side import KafkaSide
 from muster.coordinator.server.node import secured_by
@@ -111,18 +113,18 @@ class KafkaGround(Ground):
     def upkeep(
         self, conditions: Conditions, group_log: HasLosses, engine: Engine, fail: Callable[[BaseException], None]
     ) -> "KafkaUpkeep":
-        return KafkaUpkeep(self.joined, conditions, self._clock, self._certificates)
+        return KafkaUpkeep(self._settings, self.joined, conditions, self._certificates)
 
 
 class KafkaUpkeep:
     """A task on the loop that makes it, from then on until `stop`."""
 
     def __init__(
-        self, side: KafkaSide, conditions: Conditions, clock: Clock, certificates: "Certificates | None"
+        self, settings: Settings, side: KafkaSide, conditions: Conditions, certificates: "Certificates | None"
     ) -> None:
+        self._settings = settings
         self._side = side
         self._conditions = conditions
-        self._clock = clock
         self._certificates = certificates
         if certificates is not None:
             certificates.start(conditions)
@@ -138,6 +140,13 @@ class KafkaUpkeep:
             await asyncio.sleep(TICK_S)
             self._side.watching.look(self._side.owning, self._conditions, self._side.owning.now_ms())
             self._side.oddities.look(self._conditions)
+            self._look_at_names()
             if self._side.mirroring is not None:
                 self._side.mirroring.look(self._conditions)
             self._conditions.current()  # what has run out is told, though nobody asks
+
+    def _look_at_names(self) -> None:
+        shown = None if self._certificates is None else self._certificates.of("kafka")
+        if shown is not None:
+            brokers = self._side.upstream.view.brokers
+            tell(self._conditions, NAMES, sentence_of_names(self._settings, brokers, shown.covers))

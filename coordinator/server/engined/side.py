@@ -163,7 +163,8 @@ class KafkaSide:
         """Raises Unusable for a broker that Kafka's clients could not be led to."""
         settings, first = self._settings, self._settings.engine_kafka_broker_id_first
         ids = range(first, first + len(settings.broker_ports))
-        for broker in sorted(self.upstream.view.brokers) if settings.kafka_listeners else ():
+        told_apart = settings.kafka_listeners and not settings.engine_kafka_broker_hosts
+        for broker in sorted(self.upstream.view.brokers) if told_apart else ():
             if broker not in ids:
                 raise Unusable(
                     f"the upstream has a broker of id {broker}, and engine.kafka.broker.ports "

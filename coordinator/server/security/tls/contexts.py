@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
+from muster.coordinator.edge.transport.tls import OnName
 from muster.coordinator.server.security.tls.material import Material
 from muster.coordinator.server.security.tls.suites import openssl_suites
 
@@ -61,7 +62,12 @@ class Current(ssl.SSLContext):
 
     def replace(self, context: ssl.SSLContext) -> None:
         """For handshakes that begin from now on; connections that stand are left alone."""
+        context.sni_callback = self._now.sni_callback
         self._now = context
+
+    def on_name(self, told: OnName) -> None:
+        """See `Tls.on_name`."""
+        self._now.sni_callback = lambda handshake, name, _: told(handshake, name)
 
     def wrap_bio(self, *args: Any, **more: Any) -> ssl.SSLObject:
         """See `ssl.SSLContext.wrap_bio`."""

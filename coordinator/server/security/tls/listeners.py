@@ -16,7 +16,7 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
 from muster.coordinator.server.security.certificates import Names, NotNamed
 from muster.coordinator.server.security.tls.contexts import Current, calling_context_of, context_of
-from muster.coordinator.server.security.tls.material import Material, check_calls, load_material
+from muster.coordinator.server.security.tls.material import Material, check_calls, covered, load_material
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
@@ -73,7 +73,11 @@ class ListenerCertificates:
 
     def tls(self) -> Tls:
         """For a listener that asyncio serves."""
-        return Tls(self.door, self.context, self.identity_of, self._handshake_s)
+        return Tls(self.door, self.context, self.identity_of, self._handshake_s, self.context.on_name, self.covers)
+
+    def covers(self, name: str) -> bool:
+        """Whether clients that check names take the certificate for a host of this one."""
+        return covered(name, self.material.hosts)
 
     def calling(self) -> "SSLContext":
         """For the next connection to another node, with the same certificate as is shown here. Raises

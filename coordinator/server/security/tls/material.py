@@ -30,6 +30,8 @@ class Material:
     expires_s: float
     """When the first certificate of the chain ends, by the clock of the wall."""
     subject: str
+    hosts: tuple[str, ...] = ()
+    """The names that the first certificate is for, as it has them: `*` may stand for the first part of one."""
 
     def __repr__(self) -> str:
         return f"Material({self.subject!r}, expires_s={self.expires_s})"
@@ -49,7 +51,7 @@ def load_material(given: CertificateSettings, now_s: float) -> Material:
     check_pair(chain, key, where, now_s)
     trusted = trusted_of(given)
     ends_s = min(each.not_valid_after_utc.timestamp() for each in chain)
-    return Material(b"".join(map(pem_of, chain)), key_pem(key), trusted, ends_s, subject(chain[0]))
+    return Material(b"".join(map(pem_of, chain)), key_pem(key), trusted, ends_s, subject(chain[0]), hosts_of(chain[0]))
 
 
 def trusted_of(given: CertificateSettings) -> bytes:
@@ -191,6 +193,27 @@ def key_pem(key: "PrivateKeyTypes") -> bytes:
 
 def subject(certificate: "x509.Certificate") -> str:
     return certificate.subject.rfc4514_string() or f"serial number {certificate.serial_number:x}"
+
+
+def hosts_of(certificate: "x509.Certificate") -> tuple[str, ...]:
+    """Of its alternative names: clients look at no other ones."""
+    x509 = library()
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(found.get_values_for_type(x509.DNSName))
+
+
+def covered(name: str, hosts: tuple[str, ...]) -> bool:
+    """Whether a certificate for these hosts is for one of this name, as RFC 6125 has it.
+
+    >>> covered("Broker-1.shop.example", ("*.shop.example",)), covered("a.b.shop.example", ("*.shop.example",))
+    (True, False)
+    """
+    asked = name.lower().rstrip(".")
+    behind = asked.partition(".")[2]
+    return any(host.lower() == asked or (behind and host.lower() == f"*.{behind}") for host in hosts)
 
 
 def library() -> ModuleType:

@@ -1,7 +1,6 @@
 """The nodes' group: who has which shard is dealt by the upstream's own group coordinator (D5, F1, F2, F7, F8).
 
-Performs the classic member's machine over the wire, and tells `Owning` what comes of it. It stands where `Alone` does
-on a node that has all shards. All in the thread of the loop.
+Performs the classic member's machine over the wire, and tells `Owning` what comes of it. All in the thread of the loop.
 """
 
 import asyncio
@@ -111,10 +110,6 @@ class NodesGroup:
         """Return once the group has told for the first time how shards are dealt. Raises Unusable where it refuses this
         node for good; while nobody answers it is waited for."""
         await asyncio.shield(self._entered)
-
-    def fenced(self, shard: int) -> None:
-        """Somebody else writes this shard. Whether it is dealt to this node the group says; it is not taken anew before
-        that."""
 
     @property
     def mine(self) -> frozenset[int]:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.ownership.effects import AskLeaders, Effect, Produce
-from muster.coordinator.ownership.facts import Acked, Batch, Measured, NewRecord, Producer
+from muster.coordinator.ownership.facts import Acked, Batch, Measured, NewRecord, Producer, Trouble
 
 MAX_SEQUENCE = 2**31 - 1
 
@@ -22,6 +22,7 @@ RECORD_BYTES = 32
 
 NONE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE = 0, 10, 18
 OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER = 45, 46, 59
+LEFT_OUT = Trouble(0, "the answer leaves it out")
 DONE = frozenset({NONE, DUPLICATE})
 FENCED = frozenset({47, 90, 120})
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
@@ -86,7 +87,8 @@ class Waiting(NamedTuple):
 
 
 class Queue:
-    """Of one shard. sequence: of the next batch. since_ms: when the first batch was sealed. again_ms: not before."""
+    """Of one shard. sequence: of the next batch. since_ms: when the first batch was sealed. again_ms: not before.
+    trouble: why its first batch is sent again."""
 
     __slots__ = (
         "again_ms",
@@ -96,6 +98,7 @@ class Queue:
         "shard",
         "since_ms",
         "tries",
+        "trouble",
         "unacked",
         "waiting",
         "way",
@@ -111,6 +114,7 @@ class Queue:
         self.since_ms = 0
         self.again_ms = 0
         self.tries = 0
+        self.trouble: Trouble | None = None
         self.unacked = 0
 
     def seal(self, most: int, now_ms: int) -> None:
@@ -179,6 +183,11 @@ class Appends:
         queue = self._queues.get(shard)
         return queue.unacked if queue else 0
 
+    def trouble(self, shard: int) -> Trouble | None:
+        """Why its first batch is sent again."""
+        queue = self._queues.get(shard)
+        return None if queue is None else queue.trouble
+
     def tried_since(self, shard: int) -> int | None:
         """When its first batch was made; None: there is none."""
         queue = self._queues.get(shard)
@@ -213,20 +222,20 @@ class Appends:
         for queue, batch in self._ended(broker, request):
             result = results.get(batch.shard)
             if result is None:
-                self._again(queue, now_ms)
+                self._again(queue, LEFT_OUT, now_ms)
             elif result.code in DONE:
-                queue.flight = None
+                queue.flight = queue.trouble = None
                 queue.unacked -= batch.size
                 outcomes.append(Done(batch, result.offset))
             elif (why := _final(result.code)) is not None:
                 outcomes.append(Broken(batch.shard, why, result.code))
             else:
-                self._again(queue, now_ms)
+                self._again(queue, Trouble(result.code), now_ms)
         return outcomes
 
-    def lost(self, broker: int, request: int, now_ms: int) -> None:
+    def lost(self, broker: int, request: int, detail: str, now_ms: int) -> None:
         for queue, _ in self._ended(broker, request):
-            self._again(queue, now_ms)
+            self._again(queue, Trouble(0, detail), now_ms)
 
     def _ended(self, broker: int, request: int) -> list[tuple[Queue, Batch]]:
         """The queues whose first batch was in that request, and still is the first."""
@@ -239,9 +248,10 @@ class Appends:
             queue.way = False
         return ended
 
-    def _again(self, queue: Queue, now_ms: int) -> None:
+    def _again(self, queue: Queue, trouble: Trouble, now_ms: int) -> None:
         """A2: the same bytes, once it is known who leads."""
         queue.tries += 1
+        queue.trouble = trouble
         queue.again_ms = now_ms + back_off(self._limits, queue.tries)
         if self._ask_ms is None:
             self._ask_ms = now_ms

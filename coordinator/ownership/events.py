@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, NewRecord, Producer
+from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, NewRecord, Producer, Trouble
 from muster.coordinator.ownership.voids import Seen
 
 
@@ -190,3 +190,10 @@ Event: TypeAlias = (
     | ForeignSeen
     | Tick
 )
+
+
+def trouble_of(event: ProducerGiven | EndTold | Fetched | Applied | Failed) -> Trouble | None:
+    """Why an answer is none of use; None: it is."""
+    if isinstance(event, Failed):
+        return Trouble(0, event.detail)
+    return None if isinstance(event, Applied) or not event.code else Trouble(event.code)

@@ -81,6 +81,13 @@ class Measured(list[Any]):
             self.marks.append((len(self), self.size))
 
 
+class Trouble(NamedTuple):
+    """Why something is tried again: Kafka's code; 0: there was no answer, and detail is a sentence."""
+
+    code: int
+    detail: str = ""
+
+
 class Owner(NamedTuple):
     """An owner record: the first batch of an owner (S2). `turn` counts the owners of a shard, from 1 on.
 

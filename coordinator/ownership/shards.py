@@ -7,7 +7,7 @@ from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Done, Outcome
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Effect, LetGo, Released, Stop, WakeAt
-from muster.coordinator.ownership.facts import NEVER
+from muster.coordinator.ownership.facts import NEVER, Trouble
 from muster.coordinator.ownership.ground import Ground, Settings
 from muster.coordinator.ownership.taking import SERVING, Stage, Taking
 
@@ -72,6 +72,11 @@ class Shards:
     def served(self) -> list[int]:
         """The shards whose engine is loaded: their answers may leave while the lease holds."""
         return [shard for shard, taking in self._takings.items() if taking.stage in SERVING]
+
+    def trouble(self, shard: int) -> Trouble | None:
+        """Why what it does, or writes, is tried again; for people."""
+        taking = self._takings.get(shard)
+        return (taking and taking.trouble) or self._ground.appends.trouble(shard)
 
     def tried_since(self, shard: int) -> int | None:
         """Since when its first batch that is not acknowledged is being written; None: there is none. For people."""
@@ -198,7 +203,7 @@ HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ev.Leaders: lambda shards, event: shards._ground.appends.led(event.request, event.leaders, shards._ground.now_ms),
     ev.Produced: Shards._produced,
     ev.ProduceLost: lambda shards, event: shards._ground.appends.lost(
-        event.broker, event.request, shards._ground.now_ms
+        event.broker, event.request, event.detail, shards._ground.now_ms
     ),
     ev.Append: Shards._append,
     ev.ForeignSeen: Shards._foreign,

@@ -33,8 +33,8 @@ from muster.coordinator.ownership.effects import (
     Serve,
     Unload,
 )
-from muster.coordinator.ownership.events import Applied, EndTold, Failed, Fetched, ProducerGiven
-from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, owner_record
+from muster.coordinator.ownership.events import Applied, EndTold, Failed, Fetched, ProducerGiven, trouble_of
+from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, Trouble, owner_record
 from muster.coordinator.ownership.ground import Ground
 from muster.coordinator.ownership.voids import Replay, Seen, Truth
 
@@ -80,6 +80,8 @@ class Taking:
         self._request = 0
         self._tries = 0
         self._proof_ms = NEVER
+        self.trouble: Trouble | None = None
+        """Why its step is tried again."""
         self._then: Callable[[], None] | None = None
         self._then_ms = NEVER
         self._owned_ms = self._wait_ms = 0
@@ -95,6 +97,7 @@ class Taking:
         if event.request != self._request:
             return
         self._request = 0
+        self.trouble = trouble_of(event)
         if isinstance(event, Fetched):
             self._fetched(event)
         elif isinstance(event, Applied):

@@ -164,11 +164,12 @@ class HereByAdmin:
 
     async def commit(self, group: str, positions: "Mapping[tuple[str, int], Position]") -> None:
         from muster.coordinator.client.types import OffsetAndMetadata
+        from muster.coordinator.engine.groups.adopt import ADOPTED
 
         given = {
             place: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch) for place, each in positions.items()
         }
-        await self._admin.alter_offsets(group, given, reason="adopted from the upstream Kafka")
+        await self._admin.alter_offsets(group, given, reason=ADOPTED)
 
     async def delete(self, group: str) -> None:
         from muster.coordinator.engine.groups.adopt import RELEASED

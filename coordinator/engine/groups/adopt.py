@@ -12,6 +12,9 @@ from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
 from muster.coordinator.engine.upstream.records import Place
 from muster.coordinator.engine.upstream.upstream import Upstream
 
+ADOPTED: Final = "adopted from the upstream Kafka"
+"""Why positions are committed here that were taken over by hand: it is not done again by itself."""
+
 RELEASED: Final = "released to the upstream Kafka"
 """Why a group is deleted here that was given back: it may come again, with what it has there."""
 

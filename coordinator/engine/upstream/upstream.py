@@ -34,6 +34,9 @@ ANY: Final = "any"
 UNREACHED: Final = -1_000
 """In the place of a code: no answer."""
 
+MOST_COORDINATORS: Final = 10_000
+"""That are kept in mind; whose was found first is looked for again."""
+
 PAUSE_S: Final = 0.2
 """Before something is asked for again."""
 
@@ -165,6 +168,8 @@ class Upstream:
         broker = self._coordinators.get(place)
         if broker is None:
             broker = self._coordinators[place] = await self._coordinator(kind, key, within_s)
+            if len(self._coordinators) > MOST_COORDINATORS:
+                del self._coordinators[next(iter(self._coordinators))]
         try:
             answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
         except UpstreamError:

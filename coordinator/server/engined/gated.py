@@ -12,6 +12,7 @@ from muster.coordinator.core.events import Event, TurnedAway
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
 from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.writing import TooLarge
 from muster.coordinator.errors import ErrorCode
@@ -89,7 +90,10 @@ class Newcomers(Protocol):
         """Look for it, then call `go_on`."""
 
     def deleted(self, shard: int, group: str, by: str) -> None:
-        """Somebody wants it deleted here; `by`: who, from where and why."""
+        """Somebody wants it, or positions of it, deleted here; `by`: who, from where and why."""
+
+    def adopted(self, shard: int, group: str) -> None:
+        """Somebody takes it over by hand (M1)."""
 
 
 class GatedEngine(LedEngine):
@@ -136,8 +140,10 @@ class GatedEngine(LedEngine):
 
     def _is_held(self, slot: Slot, event: Any, newcomers: Newcomers) -> bool:
         """Whether it waits until somebody has looked for its group."""
-        if isinstance(event, events.DeleteGroup):
+        if isinstance(event, events.DeleteGroup | events.OffsetDelete):
             newcomers.deleted(slot.index, event.group_id, event.operator)
+        elif isinstance(event, events.OffsetCommit) and ADOPTED in event.operator:
+            newcomers.adopted(slot.index, event.group_id)
         if not is_first(event):
             return False
         place = slot.index, event.group_id

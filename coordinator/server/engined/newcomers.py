@@ -97,6 +97,10 @@ class Newcomers:
         elif isinstance(core, Shard) and (core.knows(group, None) or group in core.state.offsets):
             self._state.settle(shard, group)
 
+    def adopted(self, shard: int, group: str) -> None:
+        """Not again by itself, when its positions here have expired or were taken away."""
+        self._state.settle(shard, group)
+
     # -- asking the upstream ------------------------------------------------------------------------------------------
 
     async def _look(self, shard: int, group: str) -> None:

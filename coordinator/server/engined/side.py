@@ -296,9 +296,8 @@ class KafkaSide:
     # -- what is heard ------------------------------------------------------------------------------------------------
 
     def _fenced(self, shard: int) -> None:
-        assert self._nodes is not None, "it is there before any shard is"
+        """Whether it is dealt to this node the group says; it is not taken anew before that."""
         self.watching.fenced(shard)
-        self._nodes.fenced(shard)
 
     def _lost(self, shard: int, why: str) -> None:
         self.watching.lost(shard, why)

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.config import Settings
+from muster.coordinator.engine.upstream.errors import named_code
 from muster.coordinator.metrics.instruments import Timing
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause, Report
@@ -113,8 +114,8 @@ class Watching:
             for shard, since in self._stages.items()
             if stages[shard] not in SERVING and now_ms - since.since_ms >= PATIENCE_MS
         }
-        self._tell_stuck(conditions, stuck)
-        self._tell_slow(conditions, self._slow(shards, now_ms))
+        self._tell_stuck(conditions, stuck, shards)
+        self._tell_slow(conditions, self._slow(shards, now_ms), shards)
         if self._refused:
             conditions.report("nodes-group", f"{self._refused}; it is tried again", impairs=GROUPS)
         else:
@@ -129,7 +130,7 @@ class Watching:
         else:
             conditions.clear("upstream-away")
 
-    def _tell_stuck(self, conditions: Conditions, stuck: dict[int, str]) -> None:
+    def _tell_stuck(self, conditions: Conditions, stuck: dict[int, str], shards: Shards) -> None:
         if not stuck:
             conditions.clear("shards-not-served")
             return
@@ -137,7 +138,8 @@ class Watching:
         conditions.report(
             "shards-not-served",
             f"shards {some(stuck)} are this node's and not served yet: shard {shard} {stage} for more than "
-            f"{PATIENCE_MS // 1000} s; look at the brokers that lead its partition of {self._settings.state_topic}, "
+            f"{PATIENCE_MS // 1000} s{why(shards, shard)}; look at the brokers that lead its partition of "
+            f"{self._settings.state_topic}, "
             "and at the coordinator of its transactional id",
             impairs=GROUPS,
         )
@@ -147,17 +149,26 @@ class Watching:
         tried = {shard: shards.tried_since(shard) for shard in shards.stages()}
         return [shard for shard, since in tried.items() if since is not None and now_ms - since >= PATIENCE_MS]
 
-    def _tell_slow(self, conditions: Conditions, slow: list[int]) -> None:
+    def _tell_slow(self, conditions: Conditions, slow: list[int], shards: Shards) -> None:
         if not slow:
             conditions.clear("upstream-slow")
             return
         conditions.report(
             "upstream-slow",
             f"what shards {some(slow)} wrote is not acknowledged by the upstream for more than "
-            f"{PATIENCE_MS // 1000} s: commits and joins wait, then hear COORDINATOR_NOT_AVAILABLE; look at the "
-            f"brokers, and at min.insync.replicas of {self._settings.state_topic}",
+            f"{PATIENCE_MS // 1000} s{why(shards, slow[0])}: commits and joins wait, then hear "
+            "COORDINATOR_NOT_AVAILABLE; look at the brokers, and at min.insync.replicas of "
+            f"{self._settings.state_topic}",
             impairs=GROUPS,
         )
+
+
+def why(shards: Shards, shard: int) -> str:
+    """What the upstream said last, for a sentence; nothing where it says nothing at all."""
+    trouble = shards.trouble(shard)
+    if trouble is None:
+        return ""
+    return f" ({trouble.detail or 'no answer'})" if not trouble.code else f" (it says {named_code(trouble.code)})"
 
 
 def some(shards: "dict[int, str] | list[int]") -> str:

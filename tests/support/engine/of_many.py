@@ -47,7 +47,6 @@ class OfMany(OverKafka):
 
     def _on_fenced(self, shard: int) -> None:
         self.fenced.add(shard)
-        self.nodes.fenced(shard)
         self._changed.set()
 
     def _on_trouble(self, sentence: str) -> None:

@@ -14,7 +14,6 @@ from muster.coordinator.config import parse_address
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.engine.alone import Alone
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.starting import Wanted, usable
 from muster.coordinator.engine.state_log import StateLog
@@ -29,6 +28,7 @@ from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.driver.clock import Clock
+from tests.support.engine.alone import Alone
 
 PATIENCE_S = 60.0
 

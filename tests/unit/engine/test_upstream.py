@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream import producers, records, topics
+from muster.coordinator.engine.upstream import upstream as asking
 from muster.coordinator.engine.upstream.errors import Refused, Unreached, named_code
 from muster.coordinator.engine.upstream.lines import FIRST_PAUSE_S, Lines
 from muster.coordinator.engine.upstream.membership import Membership
@@ -270,6 +271,21 @@ def test_a_coordinator_that_is_not_there_is_a_refusal_by_its_code() -> None:
             each.answers["FindCoordinator"] = lambda request: coordinator(-1, Address("", -1), code=15)
         with pytest.raises(Refused, match=r"coordinator of muster.shard-3: .* COORDINATOR_NOT_AVAILABLE \(15\)"):
             await producers.init_producer(upstream, "muster.shard-3")
+
+    run(story, {})
+
+
+def test_coordinators_of_any_number_of_groups_are_not_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node asks for each group that somebody names and it does not know (M2): names cost a stranger nothing."""
+    monkeypatch.setattr(asking, "MOST_COORDINATORS", 3)
+
+    async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
+        for each in (one, two):
+            each.answers["FindCoordinator"] = lambda request: coordinator(1, one.address)
+        one.answers["InitProducerId"] = lambda request: struct("InitProducerIdResponse")(producer_id=7)
+        for number in range(10):
+            await producers.init_producer(upstream, f"id-{number}")
+        assert [key for _, key in upstream._coordinators] == ["id-7", "id-8", "id-9"]
 
     run(story, {})
 

@@ -86,7 +86,8 @@ def test_a2_an_unknown_outcome_asks_for_leaders_first() -> None:
 def test_a2_a_late_answer_to_a_request_that_was_given_up_is_nobodys() -> None:
     machine = appends({0: 1})
     [request] = sent(machine)
-    machine.lost(1, request.request, 0)
+    machine.lost(1, request.request, "no answer within 6 s", 0)
+    assert machine.trouble(0) == (0, "no answer within 6 s")
     assert machine.produced(1, request.request, {0: Acked(0)}, 1) == []
     assert not machine.is_empty(0)
 

@@ -3,8 +3,10 @@
 from itertools import count
 
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from muster.coordinator.core.events import DeleteGroup, OffsetCommit, OffsetFetch, TopicsChanged
+from muster.coordinator.core.events import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, TopicsChanged
 from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.edge.words import operator
+from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import SETTLED, StateLog
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.ownership.facts import Read
@@ -37,6 +39,7 @@ class Upstream:
         self.said: dict[str, Said] = {}
         self.looked: list[str] = []
         self.gone: list[str] = []
+        self.by_hand: list[str] = []
 
     def said_of(self, shard: int, group: str) -> Said | None:
         return self.said.get(group)
@@ -46,6 +49,9 @@ class Upstream:
 
     def deleted(self, shard: int, group: str, by: str) -> None:
         self.gone.append(group)
+
+    def adopted(self, shard: int, group: str) -> None:
+        self.by_hand.append(group)
 
 
 class Stage:
@@ -116,6 +122,17 @@ def test_what_is_deleted_is_told_and_a_led_engine_knows_nothing_of_all_this() ->
     assert not hasattr(LedEngine, "newcomers")
 
 
+def test_m1_what_was_adopted_by_hand_and_whose_positions_were_taken_away_is_told() -> None:
+    """Else the group would be taken over once more, with what the upstream still has of it, when these are gone."""
+    stage = Stage()
+    at = {("t", 0): CommittedOffset(7)}
+    who = operator("127.0.0.1", ADOPTED)
+    stage.engine.submit(0, OffsetCommit(next(ids), "g", "", None, -1, at, operator=who, by_tool=True))
+    stage.engine.submit(0, OffsetCommit(next(ids), "h", "", None, -1, at, operator=operator("::1", "a mistake")))
+    stage.engine.submit(0, OffsetDelete(next(ids), "i", (("t", 0),)))
+    assert (stage.upstream.by_hand, stage.upstream.gone) == (["g"], ["i"])
+
+
 # -- what is kept of it -------------------------------------------------------------------------------------------
 
 
@@ -138,8 +155,8 @@ def test_settled_groups_are_written_with_the_next_turn_and_read_again() -> None:
     anew.begin(0)
     anew.hold(0, [Read(key, value, offset) for offset, (key, value, _) in enumerate(written)])
     anew.ready(0)
-    assert (anew.is_settled(0, "g"), anew.is_settled(0, "h"), anew.is_settled(1, "g")) == (True, False, False)
     assert [record.key for record in anew.read_groups(0)] == [b"\0\1k"], "the engine hears nothing of it"  # type: ignore[union-attr]
+    assert (anew.is_settled(0, "g"), anew.is_settled(0, "h"), anew.is_settled(1, "g")) == (True, False, False)
     anew.let_go(0)
     assert anew.is_settled(0, "g")
     anew.begin(0)

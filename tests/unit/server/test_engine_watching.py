@@ -1,0 +1,62 @@
+"""What an operator hears of shards over a Kafka: that they are not served, or slow, and what that Kafka says."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from muster.coordinator.config import load_settings
+from muster.coordinator.ownership import effects as fx
+from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.server.engined.watching import PATIENCE_MS, Watching
+from tests.support.owning import Kafka, OwningNode
+
+
+@dataclass
+class Performing:
+    shards: Shards
+
+
+def heard(node: OwningNode, name: str) -> str | None:
+    """The sentence of a condition, after it had the time to come about."""
+    watching = Watching(load_settings(None, {"engine": "kafka://b:9092"}))
+    conditions = Conditions(lambda: node.kafka.now_ms)
+    watching.look(Performing(node.shards), conditions, node.kafka.now_ms)
+    node.passes(PATIENCE_MS + 100)
+    watching.look(Performing(node.shards), conditions, node.kafka.now_ms)
+    return conditions.sentence(name)
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "says"),
+    [
+        (fx.InitProducer, 53, "asks for its producer for more than 5 s (it says TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (fx.AskEnd, 29, "reads its log for more than 5 s (it says TOPIC_AUTHORIZATION_FAILED (29))"),
+        (fx.Produce, 29, "writes its owner record for more than 5 s (it says TOPIC_AUTHORIZATION_FAILED (29))"),
+    ],
+)
+def test_why_a_shard_is_not_served_is_told(step: type, code: int, says: str) -> None:
+    """Without it an operator looks at brokers, and it is a rule that is missing."""
+    node = OwningNode(Kafka(), 1)
+    node.codes = {step: code}
+    node.deals()
+    assert says in (heard(node, "shards-not-served") or "")
+    node.codes.clear()
+    node.passes(5_000)
+    assert node.serves
+    assert node.shards.trouble(0) is None
+
+
+def test_why_what_was_written_is_not_acknowledged_is_told() -> None:
+    node = OwningNode(Kafka(), 1)
+    node.deals()
+    node.codes = {fx.Produce: 19}
+    node.writes(b"k", b"v")
+    node.passes(PATIENCE_MS)
+    said = heard(node, "upstream-slow") or ""
+    assert (
+        "what shards 0 wrote is not acknowledged by the upstream for more than 5 s (it says NOT_ENOUGH_REPLICAS" in said
+    )
+    node.codes.clear()
+    node.passes(5_000)
+    assert heard(node, "upstream-slow") is None

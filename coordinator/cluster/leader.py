@@ -2,7 +2,7 @@
 
 A unit has one in-sync set and one or two logs (facts.halves). It knows no log: whoever writes one tells it (`appended`,
 `kept`), and whoever serves a follower's fetch asks it first (`fetched`). Becoming leader at an epoch means that the log
-has (epoch, end) in its epoch checkpoint already (L1); `epoch_start` is that end.
+knows already that it begins at its end (L1); `epoch_start` is that end.
 
 `fetched` runs thousands of times a second. It builds nothing where nothing has changed, and says in `moved` and
 `wishes` what there is to look at afterwards.

@@ -306,7 +306,8 @@ def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], e
 def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int, last: int) -> LeaderEpochs:
     """What was written down of the epochs, unless the log itself says otherwise; `last` is -1 where it is unknown.
 
-    It is written before the records of an epoch, so its last entry may begin where the log ends.
+    It is flushed before the records of an epoch, so its last entry may begin where the log ends. Records that a crash
+    left though they were not flushed may be of epochs that it has not: they are in the last segment.
     """
     end = segments[-1].next_offset
     first = min(start_offset, end - 1)  # of the last record the epoch is known, even if it is not to be read any more
@@ -317,8 +318,14 @@ def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_
         if not epochs.entries and last == 0:
             epochs = LeaderEpochs([(0, first)])
         epochs.cut_start(first)
-    if epochs is None or (any(segment.size for segment in segments) and epochs.at(end - 1) != last):
-        epochs = _epochs_from_log(segments)
+    sized = [segment for segment in segments if segment.size]
+    if epochs is not None and sized and epochs.at(end - 1) != last:
+        before = sized[:-1]
+        if not before or _last_epoch(before) == epochs.at(before[-1].next_offset - 1):
+            _note_epochs(epochs, sized[-1:])
+    if epochs is None or (sized and epochs.at(end - 1) != last):
+        epochs = LeaderEpochs()
+        _note_epochs(epochs, segments)
         epochs.cut_start(first)
     return epochs
 
@@ -334,12 +341,12 @@ def _last_epoch(segments: list[Segment]) -> int:
     return -1
 
 
-def _epochs_from_log(segments: list[Segment]) -> LeaderEpochs:
-    epochs = LeaderEpochs()
+def _note_epochs(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    """Add the epochs that begin in these segments, by what their batches say."""
     for segment in segments:
         try:
             for head in walk_headers(segment.file(), 0, segment.size):
-                epochs.assign(head.leader_epoch, head.base_offset)
+                if head.leader_epoch > epochs.latest:
+                    epochs.assign(head.leader_epoch, head.base_offset)
         except BatchFault as fault:
             logger.error("The leader epochs of %s are known in part only: %s", segment.path(), fault)
-    return epochs

@@ -37,10 +37,10 @@ class Log:
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which appends and fetches feel.
     __slots__ = ("__weakref__", "_flush_messages", "_lock", "_short_way", "_tells_at_once", "_told_high_watermark",
                  "cleaned_to", "cuts", "directory", "doomed", "durable_offset", "end_offset", "epochs", "failure",
-                 "files", "following", "holes", "leader_epoch", "let_go", "listeners", "looks", "most_entries",
-                 "near", "opened", "owed", "partition", "producers", "recovered", "reshaping", "retired",
-                 "segment_list", "settings", "start_offset", "summaries", "topic_id", "troubles", "uncleanable",
-                 "unflushed_since_ms")  # fmt: skip
+                 "files", "following", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "looks",
+                 "most_entries", "near", "opened", "owed", "partition", "producers", "recovered", "reshaping",
+                 "retired", "segment_list", "settings", "start_offset", "summaries", "topic_id", "troubles",
+                 "uncleanable", "unflushed_since_ms")  # fmt: skip
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Log:
         self.leader_epoch = max(state.epochs.latest, 0)
         self.producers = state.producers
         self.epochs = state.epochs
+        # What is written down of them: the same, but for one that has begun and of which no record is flushed yet.
+        self.kept_epochs = state.epochs
         self.segment_list = SegmentList(state.segments)
         self.end_offset = self.segment_list.active.next_offset
         # Opening flushes what it found, so all of it is durable.
@@ -281,7 +283,7 @@ class Log:
         for head in stamped.heads:
             active.note(head.last_offset, head.max_timestamp, head.size)
             if head.leader_epoch > self.epochs.latest:
-                # Whoever begins an epoch above 0 has written that down before: see `logs.replica`.
+                # Whoever begins an epoch above 0 has said so before: see `logs.replica`.
                 self.epochs.assign(head.leader_epoch, head.base_offset)
             if head.producer_id >= 0:
                 self._note_producer(active, head, markers.get(head))
@@ -312,6 +314,8 @@ class Log:
         end = self.end_offset
         if end <= self.durable_offset:
             return
+        if self.epochs is not self.kept_epochs:
+            reshape.keep_epochs(self)
         # Read after `end`: a roll in between has flushed the segment before.
         active = self.segment_list.active
         reshape.settle(self)

@@ -9,11 +9,9 @@ from muster.storage.disk.files import Buffer
 from muster.storage.errors import FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import fetching, reshape
 from muster.storage.logs.log import Log
-from muster.storage.logs.reshape import put_down_epochs
 from muster.storage.logs.stamp import as_given
 from muster.storage.records.answer import whole_batches
 from muster.storage.records.scan import Head
-from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.types import Appended, Fetched
 
 _MOST_OFFSETS = 0x7FFFFFFF
@@ -23,19 +21,10 @@ _MOST_OFFSETS = 0x7FFFFFFF
 def lead(log: Log, epoch: int) -> None:
     """Number records under this epoch from now on.
 
-    That it begins at the log's end is on disk once this returns, be there ever a record of it or not: followers with
-    records of a former epoch that reach further are told where that one ended. The high watermark stays what is known.
-    FencedLeaderEpoch when a newer epoch has been seen; StorageError when it cannot be written down, and nothing is
-    changed then.
+    That it begins at the log's end is known once this returns, be there ever a record of it or not: followers with
+    records of a former epoch that reach further are told where that one ended. It is on disk with the first of its
+    records that is flushed. The high watermark stays what is known. FencedLeaderEpoch when a newer epoch has been seen.
     """
-    first = first_of_epoch(log, epoch)
-    if first is not None:
-        put_down_epochs(log, first)
-    take_lead(log, epoch, first)
-
-
-def first_of_epoch(log: Log, epoch: int) -> LeaderEpochs | None:
-    """The epochs of the log once this one begins, None where that is known. Refuses what `lead` refuses."""
     if log.failure:
         raise log.failure
     if epoch < log.leader_epoch:
@@ -43,12 +32,8 @@ def first_of_epoch(log: Log, epoch: int) -> LeaderEpochs | None:
             f"Leader epoch {epoch} is older than {log.leader_epoch}, which has written to the log already."
         )
     epochs = log.epochs.copy()
-    return epochs if epochs.assign(epoch, log.end_offset) else None
-
-
-def take_lead(log: Log, epoch: int, first: LeaderEpochs | None) -> None:
-    """The last step of `lead`, once the epoch's beginning (see `first_of_epoch`) is on disk."""
-    log.epochs = first or log.epochs
+    if epochs.assign(epoch, log.end_offset):
+        log.epochs = epochs
     log.leader_epoch = epoch
     log.following = False
 
@@ -120,14 +105,13 @@ def _check_follows_on(log: Log, first: Head) -> None:
 
 
 def _begin_epochs(log: Log, heads: list[Head]) -> None:
-    """Write down which epochs begin in these batches, before the batches."""
+    """Know which epochs begin in these batches, before the batches."""
     latest = log.epochs.latest
     if heads[0].leader_epoch == latest == heads[-1].leader_epoch:
         return
     epochs = log.epochs.copy()
     news = [epochs.assign(head.leader_epoch, head.base_offset) for head in heads]
     if True in news:
-        put_down_epochs(log, epochs)
         log.epochs = epochs
 
 

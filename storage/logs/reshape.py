@@ -131,10 +131,21 @@ def remove_newest_first(log: "Log", segments: Sequence[Segment]) -> None:
         log.opened.forget(segment)
 
 
-def put_down_epochs(log: "Log", epochs: LeaderEpochs, *, sync: bool = True) -> None:
-    """Write leader epochs down that are to be the log's; before it knows of them, and before it is as they say."""
+def keep_epochs(log: "Log") -> None:
+    """Write down what has begun since the epochs were written last, before records of it count as flushed. Any thread.
+
+    Nobody waits for that to lead or to follow: whoever led an epoch that left no record begins another one at the
+    same offset. Where records of it survive a crash that this has not, they say themselves whose they are.
+    """
+    with log.reshaping:
+        if not log.retired and log.epochs is not log.kept_epochs:
+            put_down_epochs(log, log.epochs)
+
+
+def put_down_epochs(log: "Log", epochs: LeaderEpochs) -> None:
+    """Write leader epochs down that are to be the log's; before it is as they say."""
     try:
-        save_epochs(log.files, log.directory, epochs, sync=sync)
+        save_epochs(log.files, log.directory, epochs)
     except OSError as error:
         refusal = StorageError(
             f"Could not write the leader epochs of {log.directory} down: {error.strerror or error}. Nothing in the "
@@ -142,6 +153,7 @@ def put_down_epochs(log: "Log", epochs: LeaderEpochs, *, sync: bool = True) -> N
         )
         log.troubles.refused(log.partition, refusal, error)
         raise refusal from error
+    log.kept_epochs = epochs
 
 
 def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:

@@ -64,10 +64,9 @@ def load_summaries(files: Files, directory: str) -> dict[int, Summary]:
     return {summary.base_offset: summary for summary in map(Summary.from_line, lines)}
 
 
-def save_epochs(files: Files, directory: str, epochs: LeaderEpochs, *, sync: bool = True) -> None:
-    """Without `sync` a crash before the caller's `Files.sync_all` may leave anything, and the log is read instead."""
+def save_epochs(files: Files, directory: str, epochs: LeaderEpochs) -> None:
     lines = [(str(epoch), str(start)) for epoch, start in epochs.entries]
-    write_lines(files, f"{directory}/{EPOCHS}", lines, 2, sync=sync)
+    write_lines(files, f"{directory}/{EPOCHS}", lines, 2)
 
 
 def load_epochs(files: Files, directory: str) -> LeaderEpochs | None:

@@ -14,9 +14,7 @@ from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyE
 from muster.storage.logs import replica
 from muster.storage.logs.loader import create_log, open_log, owner_of
 from muster.storage.logs.log import Log
-from muster.storage.logs.reshape import put_down_epochs
 from muster.storage.logs.upkeep import cut_point, start_over, truncate_to
-from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.topics.all_logs import FEW_PARTITIONS
 from muster.storage.topics.catalog import CatalogEntry, alike, format_id
 from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS, put_down
@@ -286,33 +284,6 @@ class Hosting(Topics):
         return log
 
     # -- what is written down before a log changes --------------------------------------------------------
-
-    def lead(self, epochs: Mapping[TopicPartition, int]) -> Failures:
-        """Lead these partitions under these epochs (see `replica.lead`), with one flush where they are many.
-
-        Which could not be led, and why; the others are.
-        """
-        failures: Failures = {}
-        begun: list[tuple[Log, int, LeaderEpochs | None]] = []
-        many = len(epochs) >= FEW_PARTITIONS
-        for tp, epoch in epochs.items():
-            try:
-                log = self._held(tp)
-                first = replica.first_of_epoch(log, epoch)
-                if first is not None:
-                    put_down_epochs(log, first, sync=not many)
-                begun.append((log, epoch, first))
-            except StorageError as error:
-                failures[tp] = error
-        if many:
-            try:
-                self._files.sync_all(self.data_dir)
-            except OSError as error:
-                why = f"Could not flush the leader epochs in {self.data_dir}: {error.strerror or error}. Mend the disk."
-                return {tp: failures.get(tp, StorageError(why)) for tp in epochs}
-        for log, epoch, first in begun:
-            replica.take_lead(log, epoch, first)
-        return failures
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""

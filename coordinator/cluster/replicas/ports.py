@@ -38,7 +38,7 @@ class ReplicaLog(Protocol):
         """The leader epoch of the last batch, -1 where it is empty."""
 
     def lead(self, epoch: int) -> None:
-        """Write (epoch, end) into the epoch checkpoint, durably, before anything is appended in it (L1)."""
+        """Know (epoch, end) before anything is appended in it; on disk before any of that counts as kept (L1)."""
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above the one given; (-1, -1) if there is none."""

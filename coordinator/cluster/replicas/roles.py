@@ -21,7 +21,7 @@ MIN_ISR = "min.insync.replicas"
 
 ROOM_TO_LEAD, ROOM_TO_WRITE = 4 << 10, 1 << 20
 """Bytes that a disk which was full has to take before its copies are used again. To lead takes little: the epoch is
-written down (L1)."""
+written down with its first records (L1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ there is none, be it that the reign has ended meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -45,8 +45,8 @@ class Surroundings:
     """What a seat needs of its node.
 
     image: what it knows as one of the cluster. now_ms: its monotonic clock. draw_id: 16 random bytes; configs_of: what
-    an internal topic sets. note hears of elections, seen that another node holds
-    `/controller`, warn of what was skipped.
+    an internal topic sets. note hears of elections, those of one write together; seen that another node holds
+    `/controller`; warn of what was skipped.
     """
 
     image: Callable[[], Image]
@@ -54,7 +54,7 @@ class Surroundings:
     wall_ms: Callable[[], int]
     draw_id: Callable[[], bytes]
     configs_of: Callable[[str], Mapping[str, str]] = lambda name: {}
-    note: Callable[[effects.Note], None] = lambda note: None
+    note: Callable[[Sequence[effects.Note]], None] = lambda notes: None
     seen: Callable[[], None] = lambda: None
     warn: Callable[[str], None] = lambda text: log.warning("the controller skipped something", why=text)
 
@@ -207,8 +207,14 @@ class Seat:
         if self._election.reign is None:
             self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
             return
+        notes = []
         for effect in self._machine.step(event, self._around.now_ms()):
-            self._do(effect)
+            if isinstance(effect, effects.Note):
+                notes.append(effect)
+            else:
+                self._do(effect)
+        if notes:  # behind the answers: the ledger can wait, nodes cannot
+            self._around.note(notes)
 
     def _do(self, effect: effects.Effect) -> None:
         match effect:
@@ -224,8 +230,6 @@ class Seat:
                 self._spawn(self._probe(effect))
             case effects.WakeAt(at_ms):
                 self._wake_at(at_ms)
-            case effects.Note():
-                self._around.note(effect)
             case effects.Warn(text):
                 self._around.warn(text)
             case effects.Remove():

@@ -219,9 +219,8 @@ class StoredLogs:
         return topic.id if topic is not None and place.partition in topic.here else None
 
     def prepare(self, me: int, image: Image, changes: Changes) -> None:
-        """Take in at once what the image newly assigns to this node, and write down at once which epochs begin here: a
-        write or two instead of one for each, where there are many. What cannot be done says so when it is opened, or
-        led (L1)."""
+        """Take in at once what the image newly assigns to this node: a write or two instead of one for each, where
+        there are many. What cannot be done says so when it is opened."""
         wanted: dict[str, list[int]] = {}
         for moved in changes.partitions:
             topic = image.topics[moved.place.topic]
@@ -233,16 +232,9 @@ class StoredLogs:
             with suppress(StorageError):
                 self._set_aside_former(name, topic_id)
                 topics.append(self._topic(name, topic_id, numbers))
-        with suppress(StorageError):
-            self._broker.host(topics)
-        self._broker.lead(
-            {
-                moved.place: moved.after.leader_epoch
-                for moved in changes.partitions
-                if moved.after.leader == me
-                and (moved.before is None or moved.before.leader_epoch != moved.after.leader_epoch)
-            }
-        )
+        if topics:
+            with suppress(StorageError):
+                self._broker.host(topics)
 
     def use_settings(self, image: Image, names: Iterable[str]) -> None:
         """What is set for these topics, or not any more, holds for their logs from now on. Words that a log of this

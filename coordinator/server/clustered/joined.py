@@ -7,7 +7,7 @@ recovered; then the node registers, and hears how the cluster stands before anyb
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -52,7 +52,7 @@ from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator, groups_with_settings
 from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
-from muster.coordinator.server.clustered.noting import tell_election
+from muster.coordinator.server.clustered.noting import tell_elections
 from muster.coordinator.server.clustered.rules import internal_configs, rules_of
 from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.clustered.touch import SessionLengths, Touch
@@ -390,9 +390,10 @@ class Joined:
             seen=lambda: self.side.controller_changed(),
         )
 
-    def _elected(self, note: Note) -> None:
-        tell_election(note)
-        self.side.elections.note(note)
+    def _elected(self, notes: Sequence[Note]) -> None:
+        tell_elections(notes)
+        for note in notes:
+            self.side.elections.note(note)
 
     def _calls(self) -> "Callable[[], SSLContext] | None":
         own = None if self._certificates is None else self._certificates.of(DOOR)

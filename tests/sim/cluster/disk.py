@@ -163,6 +163,8 @@ class Disk:
     def killed(self) -> None:
         """The process is gone; what it wrote is the operating system's to keep."""
         self.logs.clear()
+        for _, model in self.models.values():
+            model.forget_empty_epochs()
 
     def lost_power(self, rng: Random) -> None:
         """What was not flushed is gone, but for a part that happened to be written; the rest is torn off."""

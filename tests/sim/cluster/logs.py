@@ -19,7 +19,8 @@ class Entry(NamedTuple):
 
 class LogModel:
     """records[i] has the offset start + i. kept_end: how far it is flushed. epochs: the checkpoint, (epoch, start
-    offset), both rising; it is flushed before the records that it speaks of."""
+    offset), both rising; it is flushed before the records that it speaks of, and an epoch without records does not
+    outlive a process."""
 
     __slots__ = ("checkpointed_high_watermark", "epochs", "kept_end", "records", "start")
 
@@ -109,6 +110,9 @@ class LogModel:
         self.kept_end = self.end
         self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, self.end)
 
+    def forget_empty_epochs(self) -> None:
+        self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
+
     def _assign(self, epoch: int, offset: int) -> None:
         """Records from the offset on are of this epoch. Of a later epoch nothing was written, then; of the same one
         something was, where it is known to have begun before."""
@@ -121,4 +125,4 @@ class LogModel:
     def _lose(self, end: int) -> None:
         del self.records[max(0, end - self.start) :]
         self.kept_end = min(self.kept_end, self.end)
-        self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
+        self.forget_empty_epochs()

@@ -22,7 +22,7 @@ LED, COPIED = partition(), partition(leader=THERE, epoch=5)
 
 THE_DISK_S = frozenset(
     {
-        *("host", "drop", "set_aside", "strays", "lead", "truncate", "truncate_all", "begin_anew", "reopen"),
+        *("host", "drop", "set_aside", "strays", "truncate", "truncate_all", "begin_anew", "reopen"),
         *("held_topics", "held_log", "no_room", "is_gone"),
         *("checkpoint_high_watermarks", "forget_unclean", "recovered", "checkpoint", "change", "use"),
         *("create_topic", "add_partitions", "plan_topic", "plan_growth", "make", "delete_topic", "hide", "clear_away"),
@@ -66,7 +66,7 @@ def test_what_is_the_disk_s_is_not_done_from_a_door(name: str) -> None:
     led = side().led
     arguments = {
         "plan_growth": ("orders", 9), "add_partitions": ("orders", 9), "strays": (), "clear_away": (), "checkpoint": (),
-        "make": ([],), "hide": ([],), "lead": ({("orders", 0): 4},), "truncate_all": ({("orders", 0): 0},),
+        "make": ([],), "hide": ([],), "truncate_all": ({("orders", 0): 0},),
         "host": ([],), "change": ([],), "use": (led.plan_change("orders", {"retention.ms": "5"}), 0),
         "create_topic": ("new", 1), "plan_topic": ("new", 1), "delete_topic": ("orders",), "truncate": ("orders", 0, 0),
         "begin_anew": ("orders", 0, 0), "drop": ("orders", [0]), "set_aside": ("orders", [0]), "reopen": ("orders", 0),

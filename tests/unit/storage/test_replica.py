@@ -9,7 +9,6 @@ from muster.storage.errors import CorruptMessage, FencedLeaderEpoch, StorageErro
 from muster.storage.logs import replica
 from muster.storage.producers.control import encode_marker
 from muster.storage.records.batch import read_batches
-from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.replicas import SMALL, ends, held, sent
@@ -17,50 +16,76 @@ from tests.unit.storage.replicas import SMALL, ends, held, sent
 # -- leading ----------------------------------------------------------------------------------------------
 
 
-def test_an_epoch_is_on_disk_before_anything_is_appended_and_stays_if_nothing_ever_is() -> None:
+def test_an_epoch_is_known_before_anything_is_appended_and_led_without_a_write() -> None:
     """L1: without it a follower that is further could not be told where the epoch before ended."""
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
     log.flush()
+    calls: list[tuple[str, str]] = []
+    disk.fault = lambda *call: calls.append(call)
     replica.lead(log, 5)
-    assert replica.end_offset_for_epoch(log, 4) == (2, 2)
+    assert (replica.end_offset_for_epoch(log, 4), calls) == ((2, 2), [])
+    with pytest.raises(FencedLeaderEpoch):
+        replica.lead(log, 4)
+
+
+def test_an_epoch_is_on_disk_before_its_first_record_counts_as_flushed() -> None:
+    """L1, for who leads and for who follows."""
+    disk = MemoryFiles()
+    log = held(disk).log("t", 0)
+    replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
+    log.flush()
+    replica.lead(log, 5)
+    log.append(batch(b"c"), T0)
+    synced: list[str] = []
+    disk.fault = lambda operation, path: synced.append(path.rsplit("/", 1)[-1]) if operation == "sync" else None
+    log.flush()
+    assert synced == ["leader-epoch-checkpoint.tmp", "00000000000000000000.log"]
+    log.append(batch(b"d"), T0)
+    log.flush()
+    assert synced[2:] == ["00000000000000000000.log"], "it is written down once"
     disk.crash()
     again = open_broker(disk, **SMALL).log("t", 0)
-    assert again.epochs.entries == [(2, 0), (5, 2)]
-    assert replica.last_epoch(again) == 2
-    with pytest.raises(FencedLeaderEpoch):
-        replica.lead(again, 4)
+    assert (again.epochs.entries, replica.last_epoch(again)) == ([(2, 0), (5, 2)], 5)
 
 
-def test_an_epoch_that_cannot_be_written_down_is_not_led_and_changes_nothing() -> None:
+def test_an_epoch_of_which_no_record_was_flushed_may_be_gone_after_a_crash_and_then_the_next_begins_there() -> None:
+    disk = MemoryFiles()
+    log = held(disk).log("t", 0)
+    replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
+    log.flush()
+    replica.lead(log, 5)
+    disk.crash()
+    again = open_broker(disk, **SMALL).log("t", 0)
+    replica.lead(again, 6)
+    assert (again.epochs.entries, replica.end_offset_for_epoch(again, 5)) == ([(2, 0), (6, 2)], (2, 2))
+
+
+def test_records_that_a_kill_left_say_themselves_of_which_epochs_they_are() -> None:
+    """They were not flushed, so their epochs are not written down."""
+    disk = MemoryFiles()
+    log = held(disk, segment__bytes="200").log("t", 0)
+    replica.append_as_follower(log, b"".join(sent(b"x" * 50, at=at, epoch=2) for at in range(5)), T0)
+    replica.append_as_follower(log, sent(b"a", at=5, epoch=4) + sent(b"b", at=6, epoch=7), T0)
+    assert len(log.segments) > 1
+    disk.kill()
+    again = open_broker(disk, **SMALL).log("t", 0)
+    assert again.epochs.entries == log.epochs.entries == [(2, 0), (4, 5), (7, 6)]
+
+
+def test_what_is_of_an_epoch_that_cannot_be_written_down_does_not_count_as_flushed() -> None:
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
     replica.lead(log, 1)
-    before = log.epochs.entries, log.leader_epoch
+    log.append(batch(b"a"), T0)
     disk.capacity = 0
     with pytest.raises(StorageError, match=r"Could not write the leader epochs of /data/t-0 down: No space left"):
-        replica.lead(log, 2)
-    assert (log.epochs.entries, log.leader_epoch) == before
-
-
-def test_many_are_led_with_one_flush_and_those_that_cannot_be_harm_no_other() -> None:
-    disk = MemoryFiles()
-    broker = open_broker(disk)
-    many = range(20)
-    broker.host([Topic("t", bytes(16), 21, {}, False, tuple(many))])
-    replica.lead(broker.log("t", 3), 9)
-    flushes: list[str] = []
-    disk.fault = lambda operation, path: flushes.append(path) if "sync" in operation else None
-    failures = broker.lead({("t", number): 7 for number in [*many, 20]})
-    assert {(tp, type(error).__name__) for tp, error in failures.items()} == {
-        (("t", 3), "FencedLeaderEpoch"),
-        (("t", 20), "NotLeaderOrFollower"),
-    }
-    assert flushes == ["/data"]
-    disk.crash()
-    again = open_broker(disk)
-    assert [again.log("t", number).epochs.latest for number in many] == [9 if number == 3 else 7 for number in many]
+        log.flush()
+    assert (log.durable_offset, log.failure) == (0, None)
+    disk.capacity = None
+    log.flush()
+    assert log.durable_offset == 1
 
 
 def test_what_is_appended_is_of_the_epoch_that_is_led_and_no_append_writes_epochs() -> None:

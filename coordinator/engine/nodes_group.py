@@ -126,6 +126,17 @@ class NodesGroup:
             self._subscriber.draining = True
             self.tell(mev.SubscriptionChanged((DRAINS, SHARDS)))
 
+    def undrain(self) -> None:
+        """Take a share again, from the next round on."""
+        if self.draining:
+            self._subscriber.draining = False
+            self.tell(mev.SubscriptionChanged((SHARDS,)))
+
+    async def drained(self, patience_s: float) -> frozenset[int]:
+        """What is left once others have what this node had, or after so long."""
+        await self._until(self._is_drained, patience_s)
+        return self.mine
+
     async def leave(self, patience_s: float) -> bool:
         """`drain`, and leave the group once others have what this node had, or after so long. Whether nothing was owned
         by then."""

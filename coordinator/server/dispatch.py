@@ -7,7 +7,7 @@ handler is found when the node starts, not when somebody calls it.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -93,13 +93,15 @@ class Method:
     handler: Callable[[Any, Call], Any]
 
 
-def methods_of(service: ServiceDescriptor, handlers: object) -> dict[str, Method]:
-    """Rows for every method of the service, by full name (`/package.Service/Method`).
+def methods_of(service: ServiceDescriptor, handlers: object, only: Collection[str] | None = None) -> dict[str, Method]:
+    """Rows for every method of the service, or those named, by full name (`/package.Service/Method`).
 
     Raises LookupError when `handlers` lacks one.
     """
     table: dict[str, Method] = {}
     for method in service.methods:
+        if only is not None and method.name not in only:
+            continue
         handler = getattr(handlers, snake_case(method.name), None)
         if handler is None:
             raise LookupError(

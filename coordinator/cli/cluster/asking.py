@@ -50,7 +50,7 @@ def cluster_at(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
         raise CommandError(
             f"{error.address} is no part of a cluster",
             "expected a node with inter.broker.listeners and zookeeper.connect",
-            "name one with --bootstrap",
+            "name one with --bootstrap; over a Kafka ask `muster engine status`",
             code=Exit.NOT_FOUND,
         ) from None
 

@@ -16,7 +16,8 @@ MOST_NAMED = 10
 def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     """Let NODE lead nothing that another node can lead: before work on its machine, or to see how the rest bears it.
 
-    It stays up, goes on copying, and stays drained when it is started anew, until `undrain`.
+    It stays up, goes on copying, and stays drained when it is started anew, until `undrain`. Over somebody's Kafka the
+    other nodes take its groups; there it takes a share again when it is started anew, too.
     """
     with cluster_at(bootstrap, overrides) as admin:
         left = admin.drain_node(node)
@@ -37,7 +38,7 @@ def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
 def undrain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     """Let NODE lead again.
 
-    It gets back what it is the first replica of with the next look at the balance
+    In a cluster it gets back what it is the first replica of with the next look at the balance
     (leader.imbalance.check.interval.seconds), or at once by `muster cluster elect --all`.
     """
     with cluster_at(bootstrap, overrides) as admin:

@@ -36,7 +36,6 @@ from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestam
 from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
-from muster.coordinator.views.words import host_and_port
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,11 +54,6 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
         self._transport = Transport(load(AdminConfig, config, properties))
         self._catalog = Catalog(self._transport, self._transport.config)
-
-    async def nodes(self) -> dict[str, int]:
-        """Node ids by the address at which each is reached."""
-        metadata = await self._transport.retried(methods.METADATA, pb.MetadataRequest(), doing="looking up the nodes")
-        return {host_and_port(node.host, node.port): node.node_id for node in metadata.brokers}
 
     async def conditions(self) -> list[NodeCondition]:
         """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""

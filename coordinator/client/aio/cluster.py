@@ -8,6 +8,9 @@ from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import NotAuthorized, TransportRefused
 from muster.coordinator.client.membership.group_calls import check
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.views.words import host_and_port
+from muster.storage.rpc.v1 import broker_service_pb2
 
 Wanted: TypeAlias = Literal["none", "all", "under-replicated", "under-min-isr", "offline"]
 Place: TypeAlias = tuple[str, int]
@@ -25,6 +28,13 @@ class ClusterCalls:
     """A part of `Admin`. All of it raises TransportRefused (status UNIMPLEMENTED) where the node is on its own."""
 
     _transport: Transport
+
+    async def nodes(self) -> dict[str, int]:
+        """Node ids by the address at which each is reached."""
+        metadata = await self._transport.retried(
+            methods.METADATA, broker_service_pb2.MetadataRequest(), doing="looking up the nodes"
+        )
+        return {host_and_port(node.host, node.port): node.node_id for node in metadata.brokers}
 
     async def describe_cluster(
         self, partitions: Wanted = "none", topics: Iterable[str] = ()
@@ -79,7 +89,11 @@ class ClusterCalls:
     async def drain_node(self, node_id: int, *, on: bool = True) -> list[Place]:
         """Have a node lead nothing that another can lead, until it is undrained (`on=False`). What it still leads."""
         request = pb.DrainNodeRequest(node_id=node_id, undrain=not on, timeout_ms=self._patience_ms())
-        answer = await self._transport.call(methods.DRAIN_NODE, request, doing=f"draining node {node_id}")
+        doing = f"draining node {node_id}"
+        answer = await self._transport.call(methods.DRAIN_NODE, request, doing=doing)
+        if answer.error_code == errors_pb2.ERROR_CODE_NOT_COORDINATOR:  # over a Kafka each node answers for itself
+            address = {number: address for address, number in (await self.nodes()).items()}.get(node_id)
+            answer = await self._transport.call(methods.DRAIN_NODE, request, doing=doing, address=address)
         check(answer.error_code, answer.error_message)
         return [(each.topic, each.partition) for each in answer.still_leads]
 

@@ -24,13 +24,15 @@ from muster.coordinator.engine.upstream.errors import UpstreamError, named
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.clustered.doors import http_door
-from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.proxy import ProxyDoor
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.engined.draining import CALLS, Draining
 from muster.coordinator.server.engined.gated import GatedEngine
 from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
@@ -261,8 +263,9 @@ class KafkaSide:
         )
 
     def table(self) -> dict[str, Method]:
-        """It offers no calls besides."""
-        return {}
+        assert self._nodes is not None, "`meet` comes first"
+        service = CLUSTER.services_by_name["Cluster"]
+        return methods_of(service, Draining(self._nodes, self.view, self._settings.state_topic), CALLS)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

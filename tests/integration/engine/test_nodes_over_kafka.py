@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from muster.coordinator.cli.main import main
 from muster.coordinator.client import Admin, Worker
 from muster.coordinator.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.runtime.router import partition_for
@@ -119,7 +120,7 @@ class Group:
         return [worker.group_metadata() for worker in self.workers]
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped", "frozen"])
+@pytest.mark.parametrize("how", ["killed", "stopped", "frozen", "drained"])
 def test_members_outlive_the_owner_of_their_shard(nodes: Nodes, how: str) -> None:
     with ExitStack() as stack:
         admin = stack.enter_context(Admin(bootstrap_servers=nodes.bootstrap))
@@ -145,6 +146,8 @@ def test_members_outlive_the_owner_of_their_shard(nodes: Nodes, how: str) -> Non
             nodes[struck].kill()
         elif how == "stopped":
             assert nodes[struck].stop() == 0
+        elif how == "drained":
+            assert main(["cluster", "drain", str(struck), "--bootstrap", nodes[1].address]) == 0
         else:
             nodes[struck].freeze()
         survivor = stack.enter_context(Admin(bootstrap_servers=nodes[1].address))
@@ -159,6 +162,8 @@ def test_members_outlive_the_owner_of_their_shard(nodes: Nodes, how: str) -> Non
             assert (moves[0].from_node, moves[0].to_node) == (struck, 1), moves
         if how == "frozen":
             nodes[struck].thaw()
+        elif how == "drained":
+            assert main(["cluster", "undrain", str(struck), "--bootstrap", nodes[1].address]) == 0
         else:
             nodes[struck].start()
         nodes.until(lambda: owners(nodes, admin) == {1, 2}, "both have shards again", poll)

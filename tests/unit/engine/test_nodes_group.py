@@ -114,6 +114,23 @@ def test_f1_nodes_share_and_a_shard_that_stays_never_pauses() -> None:
     run(story)
 
 
+def test_a_node_that_is_drained_stays_without_a_shard_until_it_is_wanted_again() -> None:
+    async def story(kafka: Kafka) -> None:
+        async with kafka.node(1) as one, kafka.node(2) as two:
+            await one.serves(2)
+            await two.serves(2)
+            one.nodes.drain()
+            assert await one.nodes.drained(20) == frozenset()
+            await two.all_served()
+            assert one.nodes.deal.nodes[1].draining
+            one.nodes.undrain()
+            await one.serves(2)
+            await two.serves(2)
+            assert not one.nodes.deal.nodes[1].draining
+
+    run(story, session_ms=2_000)
+
+
 def test_f8_who_leaves_has_its_shards_taken_before_and_loses_nothing() -> None:
     async def story(kafka: Kafka) -> None:
         async with kafka.node(1) as one, kafka.node(2) as two:

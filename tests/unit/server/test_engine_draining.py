@@ -1,0 +1,80 @@
+"""`muster cluster drain` of a node over a Kafka: who answers, and what is refused in which words."""
+
+import asyncio
+from typing import cast
+
+from muster.coordinator.edge.cluster import GRPC
+from muster.coordinator.engine.dealt_view import DealtView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.ownership.deal import Deal, NodeDealt
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.engined.draining import MOST_PATIENCE_MS, Draining
+
+CALL = cast(Call, None)
+
+
+class Nodes:
+    def __init__(self, deal: Deal) -> None:
+        self.deal = deal
+        self.said: list[object] = []
+        self.left: frozenset[int] = frozenset()
+
+    def drain(self) -> None:
+        self.said.append("drain")
+
+    def undrain(self) -> None:
+        self.said.append("undrain")
+
+    async def drained(self, patience_s: float) -> frozenset[int]:
+        self.said.append(patience_s)
+        return self.left
+
+
+def node(number: int, *, draining: bool = False) -> NodeDealt:
+    return NodeDealt(number, f"i{number}", {"grpc": f"host-{number}:9290"}, (number,), draining)
+
+
+def given(*nodes: NodeDealt) -> tuple[Nodes, Draining]:
+    deal = Deal(4, {each.node: each for each in nodes})
+    view = DealtView(1)
+    view.learn(deal)
+    assert view.nodes(GRPC)
+    named = Nodes(deal)
+    return named, Draining(named, view, "muster.state")
+
+
+def ask(service: Draining, **words: int) -> pb.DrainNodeResponse:
+    return asyncio.run(service.drain_node(pb.DrainNodeRequest(**words), CALL))  # type: ignore[arg-type]
+
+
+def test_a_node_drains_itself_and_tells_what_is_left() -> None:
+    nodes, service = given(node(1), node(2))
+    assert ask(service, node_id=1, timeout_ms=7_000) == pb.DrainNodeResponse()
+    nodes.left = frozenset({3, 1})
+    answer = ask(service, node_id=1, timeout_ms=2**31 - 1)
+    assert [(each.topic, each.partition) for each in answer.still_leads] == [("muster.state", 1), ("muster.state", 3)]
+    assert ask(service, node_id=1, undrain=True) == pb.DrainNodeResponse()
+    assert nodes.said == ["drain", 7.0, "drain", MOST_PATIENCE_MS / 1_000, "undrain"]
+
+
+def test_another_node_is_told_where_to_ask_and_one_that_is_not_there_is_named() -> None:
+    nodes, service = given(node(1), node(2))
+    elsewhere = ask(service, node_id=2)
+    assert elsewhere.error_code == ErrorCode.NOT_COORDINATOR
+    assert elsewhere.error_message == "node 2 drains itself; ask it, at host-2:9290"
+    unknown = ask(service, node_id=9)
+    assert unknown.error_code == ErrorCode.RESOURCE_NOT_FOUND
+    assert unknown.error_message == "node 9 is not known; expected one of [1, 2]"
+    assert nodes.said == []
+
+
+def test_the_last_one_that_takes_shards_is_not_drained() -> None:
+    for others in ((), (node(2, draining=True),)):
+        nodes, service = given(node(1), *others)
+        refused = ask(service, node_id=1)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert "node 1 is the only one that takes shards, and groups would be nobody's; start another" in (
+            refused.error_message
+        )
+        assert nodes.said == []

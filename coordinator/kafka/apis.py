@@ -85,6 +85,7 @@ CLUSTER_APIS: Final = tuple(
 """Those that a node of a cluster serves."""
 
 API_VERSIONS: Final = 18
+HEARTBEAT: Final = 12
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 UNSUPPORTED_VERSION: Final = 35

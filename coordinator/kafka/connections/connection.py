@@ -10,7 +10,7 @@ from typing import Any, cast
 import structlog
 
 from muster.coordinator.edge.limits import LARGE_BYTES
-from muster.coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
+from muster.coordinator.kafka.apis import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
 from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
 from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
@@ -18,8 +18,17 @@ from muster.coordinator.kafka.connections.foresight import Refused, foreseen
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
 from muster.coordinator.kafka.connections.holding import Holding
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Asks, Caller, ConnectionLimits, Slot
+from muster.coordinator.kafka.connections.places import (
+    ANSWER,
+    TAGGED_ANSWER,
+    Asks,
+    Caller,
+    ConnectionLimits,
+    Same,
+    Slot,
+)
 from muster.coordinator.kafka.connections.shared import Shared
+from muster.coordinator.kafka.connections.unread import Unread
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 
 MOST_OF_A_TURN = 1 << 18
@@ -29,7 +38,8 @@ TURN = 64
 """Requests of one connection that are begun before others have their turn."""
 
 LONGEST_KEPT = 1_024
-"""Bytes of a request's header that are kept for comparison with the next ones, one for each form of request."""
+"""Bytes of a request's header that are kept for comparison with the next ones, one for each form of request; and of a
+heartbeat."""
 
 LARGE = 1 << 15
 """Answers of this size are handed on as they are; smaller ones leave as one piece."""
@@ -37,7 +47,7 @@ LARGE = 1 << 15
 log = structlog.get_logger("muster.kafka")
 
 
-class Connection(Holding, asyncio.Protocol):
+class Connection(Holding, Unread, asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
     `shared` is what it has in common with the other connections of its node.
@@ -46,7 +56,8 @@ class Connection(Holding, asyncio.Protocol):
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
     __slots__ = ("_active_at", "_advance_due", "_asks", "_backlog", "_begun_s", "_bytes", "_callers", "_choked",
                  "_dispatch", "_draining", "_frames", "_let_in", "_limits", "_made_bytes", "_metered", "_moved_at",
-                 "_on_close", "_on_open", "_parked", "_paused", "_peer", "_slots", "_unread", "fault")  # fmt: skip
+                 "_on_close", "_on_open", "_parked", "_paused", "_peer", "_same", "_slots", "_unread",
+                 "fault")  # fmt: skip
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class Connection(Holding, asyncio.Protocol):
         self._backlog: deque[Frame | Refused] = deque()
         self._slots: deque[Slot] = deque()
         self._callers: dict[Form, Caller] = {}
+        self._same: Same | None = None
         self._bytes = 0
         self._made_bytes = 0
         self._unread = 0
@@ -104,18 +116,6 @@ class Connection(Holding, asyncio.Protocol):
     def choked(self) -> bool:
         """Whether the client leaves so much unread that none of its requests is begun."""
         return self._choked
-
-    @property
-    def moved_at(self) -> float:
-        return self._moved_at
-
-    def unread(self) -> int:
-        """Bytes of answers that have not left."""
-        left = self._made_bytes + self._transport.get_write_buffer_size()
-        if left < self._unread:
-            self._moved_at = self._loop.time()
-        self._unread = left
-        return left
 
     def cut(self, why: str) -> None:
         self._drop(why)
@@ -242,6 +242,12 @@ class Connection(Holding, asyncio.Protocol):
         if self._asks is not None and self._asks.takes(frame):
             return
         key, version, correlation = HEAD.unpack_from(frame)
+        same = self._same
+        if same is not None and len(frame) == same.size and frame.endswith(same.said) and frame.startswith(same.kind):
+            slot = Slot(same.size, correlation, same.form, self._begun_s)
+            self._slots.append(slot)
+            self._answer(slot, same.caller, same.request)
+            return
         form = self._dispatch.form(key, version)
         if form is None:
             self._unsupported(key, version, correlation, len(frame))
@@ -262,6 +268,8 @@ class Connection(Holding, asyncio.Protocol):
             self._slots.append(slot)
             self._refuse(slot, str(excess))
             return
+        if key == HEARTBEAT and len(frame) <= LONGEST_KEPT:
+            self._same = Same(frame, form, caller, request)
         self._slots.append(slot)
         self._answer(slot, caller, request)
 
@@ -415,16 +423,6 @@ class Connection(Holding, asyncio.Protocol):
                 self._transport.writelines(out)
         if out or self._made_bytes:
             self._weigh()
-
-    def _weigh(self) -> None:
-        """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
-        before = self._unread
-        if self._peer.eof.done():
-            return
-        if self.unread() != before:
-            if not before:
-                self._moved_at = self._loop.time()
-            self._shared.holds(self, self._unread)
 
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""

@@ -7,10 +7,14 @@ from typing import Protocol
 
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
+from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.dispatch import Form, KafkaCall, Later
 
 ANSWER = Struct(">ii")
 """How every answer begins: its length, the correlation id."""
+
+KIND_BYTES = 4
+"""API key and version, before the correlation id."""
 
 TAGGED_ANSWER = Struct(">iib")
 """The same in flexible versions: no tagged fields."""
@@ -84,3 +88,20 @@ class Caller:
         """Whether a large request from this position on is known to list little: such are large for their records."""
         look = getattr(self.read, "brief", None)
         return look is not None and look(frame, position)
+
+
+class Same:
+    """A request that comes again and again, each time as the last time but for its correlation id: a heartbeat.
+
+    It is told by its bytes, and what they say is not read again.
+    """
+
+    __slots__ = ("caller", "form", "kind", "request", "said", "size")
+
+    def __init__(self, frame: Frame, form: Form, caller: Caller, request: object) -> None:
+        self.size = len(frame)
+        self.kind = bytes(frame[:KIND_BYTES])
+        self.said = bytes(frame[HEAD.size :])
+        self.form = form
+        self.caller = caller
+        self.request = request

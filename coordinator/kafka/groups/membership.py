@@ -8,8 +8,8 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import MemberIdentity, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 from muster.coordinator.kafka.log.errors import no_transactions
@@ -41,7 +41,8 @@ class MembershipHandlers:
     def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
         self._groups = groups
         self._endpoint = endpoint
-        self._all_is_well = struct("HeartbeatResponse")()
+        self._all_is_well: dict[int, Written] = {}
+        """By version, each written once."""
 
     async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
         response = struct("FindCoordinatorResponse")
@@ -77,13 +78,18 @@ class MembershipHandlers:
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
         ):
-            return self._all_is_well
+            return self._all_is_well.get(call.api_version) or self._well(call.api_version)
         return self._groups.begin(
             group_id,
             lambda: heartbeat_event(request, self._groups.next_id(), rights),
             effects.HeartbeatReply,
             lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
+
+    def _well(self, version: int) -> Written:
+        response = struct("HeartbeatResponse")()
+        made = self._all_is_well[version] = Written(encode("HeartbeatResponse", version, response))
+        return made
 
     def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(

@@ -1,0 +1,42 @@
+"""What a connection's client has not read: how much it is, and since when nothing of it has left."""
+
+import asyncio
+
+from muster.coordinator.kafka.connections.shared import Shared
+from muster.coordinator.kafka.dispatch import Peer
+
+
+class Unread:
+    """A part of `Connection`, which says in `_made_bytes` how much is made and not given to the transport."""
+
+    __slots__ = ()
+
+    _transport: asyncio.Transport
+    _loop: asyncio.AbstractEventLoop
+    _shared: Shared
+    _peer: Peer
+    _made_bytes: int
+    _unread: int
+    _moved_at: float
+
+    @property
+    def moved_at(self) -> float:
+        return self._moved_at
+
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        left = self._made_bytes + self._transport.get_write_buffer_size()
+        if left < self._unread:
+            self._moved_at = self._loop.time()
+        self._unread = left
+        return left
+
+    def _weigh(self) -> None:
+        """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
+        before = self._unread
+        if self._peer.eof.done():
+            return
+        if self.unread() != before:
+            if not before:
+                self._moved_at = self._loop.time()
+            self._shared.holds(self, self._unread)

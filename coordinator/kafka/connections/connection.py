@@ -16,7 +16,6 @@ from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.connections.foresight import Refused, foreseen
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
-from muster.coordinator.kafka.connections.holding import Holding
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.kafka.connections.places import (
     ANSWER,
@@ -47,7 +46,7 @@ LARGE = 1 << 15
 log = structlog.get_logger("muster.kafka")
 
 
-class Connection(Holding, Unread, asyncio.Protocol):
+class Connection(Unread, asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
     `shared` is what it has in common with the other connections of its node.
@@ -55,9 +54,8 @@ class Connection(Holding, Unread, asyncio.Protocol):
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
     __slots__ = ("_active_at", "_advance_due", "_asks", "_backlog", "_begun_s", "_bytes", "_callers", "_choked",
-                 "_dispatch", "_draining", "_frames", "_let_in", "_limits", "_made_bytes", "_metered", "_moved_at",
-                 "_on_close", "_on_open", "_parked", "_paused", "_peer", "_same", "_slots", "_unread",
-                 "fault")  # fmt: skip
+                 "_dispatch", "_draining", "_frames", "_let_in", "_limits", "_metered", "_on_close", "_on_open",
+                 "_parked", "_paused", "_same", "_slots", "fault")  # fmt: skip
 
     def __init__(
         self,

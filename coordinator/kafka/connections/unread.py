@@ -1,19 +1,14 @@
 """What a connection's client has not read: how much it is, and since when nothing of it has left."""
 
-import asyncio
-
-from muster.coordinator.kafka.connections.shared import Shared
+from muster.coordinator.kafka.connections.holding import Holding
 from muster.coordinator.kafka.dispatch import Peer
 
 
-class Unread:
+class Unread(Holding):
     """A part of `Connection`, which says in `_made_bytes` how much is made and not given to the transport."""
 
-    __slots__ = ()
+    __slots__ = ("_made_bytes", "_moved_at", "_peer", "_unread")
 
-    _transport: asyncio.Transport
-    _loop: asyncio.AbstractEventLoop
-    _shared: Shared
     _peer: Peer
     _made_bytes: int
     _unread: int
@@ -22,6 +17,10 @@ class Unread:
     @property
     def moved_at(self) -> float:
         return self._moved_at
+
+    def cut(self, why: str) -> None:
+        """Close this connection, and nothing else."""
+        raise NotImplementedError
 
     def unread(self) -> int:
         """Bytes of answers that have not left."""

@@ -30,7 +30,7 @@ MANY: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("attempts", "logs", "principals", "token_ids", "entity", "ops"),
+        *("transactional_ids", "attempts", "logs", "principals", "token_ids", "entity", "ops"),
         *("offline", "new_isr_with_epochs", "replicas"),
     }
 )

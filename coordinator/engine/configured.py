@@ -42,6 +42,7 @@ def wanted_of(settings: Settings) -> Wanted:
         settings.offsets_topic_num_partitions,
         settings.engine_kafka_state_replication_factor,
         settings.engine_kafka_node_id_base,
+        settings.engine_kafka_cluster,
     )
 
 

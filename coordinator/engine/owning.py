@@ -215,10 +215,13 @@ class Owning:
                 self.step(ev.Failed(shard, request, "the answer leaves it out"))
                 return
             await self._told("Fetch", told.code)
+            start = told.start_offset
+            if told.code == records.OUT_OF_RANGE and start < 0:
+                start = await records.start_of(self._upstream, *place)
             if batches := await decoded(told.batches):
                 self._fetched(shard, request, batches)
             else:
-                self.step(ev.Fetched(shard, request, told.code, (), effect.offset, told.start_offset))
+                self.step(ev.Fetched(shard, request, told.code, (), effect.offset, start))
 
         self._ask(shard, request, ask())
 
@@ -240,7 +243,7 @@ class Owning:
                 self.step(ev.ProduceLost(effect.broker, effect.request, str(error)))
                 return
             self._on_acked(time.perf_counter() - began_s)
-            results = {shard: Acked(each.code, each.offset) for (_, shard), each in told.items()}
+            results = {shard: Acked(each.code, each.offset, each.start) for (_, shard), each in told.items()}
             for each in told.values():
                 self._upstream.count("Produce", each.code)
             self.step(ev.Produced(effect.broker, effect.request, results))

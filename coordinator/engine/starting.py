@@ -4,14 +4,22 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from muster.coordinator.engine.state.marks import Marks, id_text
 from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
 from muster.coordinator.engine.upstream.records import again
 from muster.coordinator.engine.upstream.topics import create_topic, topic_configs
 from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.ownership.topics_seen import Topic
 
 UNKNOWN_TOPIC: Final = 3
 INVALID_REPLICATION_FACTOR: Final = 38
 LEADERS_S: Final = 30.0
+FIRST_S: Final = 30.0
+"""So long a new upstream may take to make the topic of transactions, which the first question of its kind has it do."""
+PATIENCE_S: Final = 5.0
+"""So long anything else of it may take."""
+LOOKS: Final = 5
+"""Before it is said that a topic is gone: a broker may be behind."""
 MAX_MESSAGE_BYTES: Final = 8_388_608
 CONFIGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
@@ -33,19 +41,52 @@ class Unusable(Exception):
 
 class Wanted(NamedTuple):
     """topic, partitions: `engine.kafka.state.topic`, `offsets.topic.num.partitions`. replication:
-    `engine.kafka.state.replication.factor`. id_base: `engine.kafka.node.id.base`."""
+    `engine.kafka.state.replication.factor`. id_base, cluster: `engine.kafka.node.id.base`, `engine.kafka.cluster`."""
 
     topic: str
     partitions: int
     replication: int
     id_base: int
+    cluster: str = "muster"
 
 
 async def usable(upstream: Upstream, wanted: Wanted) -> int:
-    """How many bytes a batch of the state topic may have, less a tenth (S1); makes the topic where there is none.
+    """How many bytes a batch of the state topic may have, less a tenth (S1); makes the topic where there is none, and
+    none was before.
 
     Raises Unusable, and UpstreamError where nobody answers.
     """
+    await met(upstream, wanted)
+    if not is_there(upstream, wanted):
+        first = Marks(upstream, wanted.cluster, wanted.topic, FIRST_S)
+        if await first.remembers() and not await comes(upstream, wanted):
+            raise Unusable(
+                f"the state topic {wanted.topic} is not there, and it was: groups and positions went with it. Nothing "
+                "is made anew by itself: look at what became of it; `muster engine init --again` makes it, empty"
+            )
+        await make(upstream, wanted)
+    await has_leaders(upstream, wanted)
+    marks, topic = Marks(upstream, wanted.cluster, wanted.topic, PATIENCE_S), topic_of(upstream, wanted)
+    if topic.partitions == wanted.partitions and not await knows(marks, topic):
+        raise Unusable(
+            f"the state topic {wanted.topic} (id {id_text(topic.id)}) is not the one it was: that is deleted, and "
+            "another was made. Look at it; `muster engine init --again` says that it counts from now on"
+        )
+    grown = topic.partitions > wanted.partitions and await marks.knows(topic)
+    return await checked(upstream, wanted, grown=grown)
+
+
+async def knows(marks: Marks, topic: Topic) -> bool:
+    """Whether it is the topic of before, or there was none. While transactional ids have no coordinator nobody is told;
+    no shard can be taken then, either, and it is looked at again (`state/watching.py`)."""
+    try:
+        return await marks.knows(topic) or not await marks.remembers()
+    except UpstreamError:
+        return True
+
+
+async def met(upstream: Upstream, wanted: Wanted) -> None:
+    """Raises Unusable where nodes cannot be over this upstream at all."""
     if lacks := await upstream.lacks():
         raise Unusable(
             f"the upstream does not speak {', '.join(lacks)}, which is needed; expected Apache Kafka 2.8 or later"
@@ -57,13 +98,43 @@ async def usable(upstream: Upstream, wanted: Wanted) -> int:
                 f"the upstream has a broker of id {broker}, and Muster's nodes are told to clients as "
                 f"{wanted.id_base} and above; raise engine.kafka.node.id.base above all ids of brokers"
             )
-    topic = view.topics.get(wanted.topic)
-    if topic is None or topic.code == UNKNOWN_TOPIC:
-        await make(upstream, wanted)
-    elif topic.code:
+
+
+def is_there(upstream: Upstream, wanted: Wanted) -> bool:
+    """As the last answer has it."""
+    topic = upstream.view.topics.get(wanted.topic)
+    if topic is not None and topic.code not in (0, UNKNOWN_TOPIC):
         raise Refused(f"asking for the topic {wanted.topic}", topic.code)
-    await has_leaders(upstream, wanted)
+    return topic is not None and not topic.code
+
+
+async def comes(upstream: Upstream, wanted: Wanted) -> bool:
+    """A broker may be behind: whether it is there by another answer, a while later."""
+    for _ in range(LOOKS):
+        await again(upstream, wanted.topic)
+        if is_there(upstream, wanted):
+            return True
+    return False
+
+
+async def checked(upstream: Upstream, wanted: Wanted, *, grown: bool) -> int:
+    """As `usable`, of a topic that is there. grown: it may have more partitions than there are shards."""
+    parts = topic_of(upstream, wanted).partitions
+    if parts < wanted.partitions or (parts > wanted.partitions and not grown):
+        more = ""
+        if parts > wanted.partitions:
+            more = "; where partitions were added to it since, `muster engine init --again` leaves those unused"
+        raise Unusable(
+            f"offsets.topic.num.partitions is {wanted.partitions}, but the upstream's {wanted.topic} has "
+            f"{parts} partitions and every group's place depends on it; set it to {parts}, or name "
+            f"another topic by engine.kafka.state.topic{more}"
+        )
     return check(wanted, await topic_configs(upstream, wanted.topic, LOOKED_AT))
+
+
+def topic_of(upstream: Upstream, wanted: Wanted) -> Topic:
+    seen = upstream.view.topics[wanted.topic]
+    return Topic(seen.topic_id, len(seen.parts))
 
 
 async def make(upstream: Upstream, wanted: Wanted) -> None:
@@ -81,18 +152,12 @@ async def make(upstream: Upstream, wanted: Wanted) -> None:
 
 
 async def has_leaders(upstream: Upstream, wanted: Wanted) -> None:
-    """A topic that was just made has none for a moment. Raises Unusable for another number of partitions."""
+    """A topic that was just made has none for a moment."""
     deadline_s = asyncio.get_running_loop().time() + LEADERS_S
     while True:
         view = upstream.view
         topic = view.topics.get(wanted.topic)
         parts = () if topic is None or topic.code else topic.parts
-        if parts and len(parts) != wanted.partitions:
-            raise Unusable(
-                f"offsets.topic.num.partitions is {wanted.partitions}, but the upstream's {wanted.topic} has "
-                f"{len(parts)} partitions and every group's place depends on it; set it to {len(parts)}, or name "
-                "another topic by engine.kafka.state.topic"
-            )
         if parts and all(view.leader(wanted.topic, part) >= 0 for part in parts):
             return
         if asyncio.get_running_loop().time() > deadline_s:

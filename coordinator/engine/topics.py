@@ -68,6 +68,10 @@ class Topics:
         """16 bytes each, Kafka's (T2). What matches no pattern has none here."""
         return self._event.ids
 
+    def topic(self, name: str) -> Topic | None:
+        """Whatever its name, Muster's own too; None: there is none (T4)."""
+        return self._seen.topics.get(name)
+
     def event(self) -> TopicsChanged:
         """All that there is, for an engine that has not heard of it yet."""
         return TopicsChanged(self._event.partitions, ids=self._event.ids)

@@ -8,6 +8,8 @@ quoted by their numbers (F1, S4, A2, T4).
     lease.py        F7: until when a node may answer, and append. `Lease`: `heartbeat_answered(sent_ms, code)`,
                     `synced(sent_ms)`, `lost()`, `holds(now_ms)`.
     voids.py        S4, S7: `Replay.take(batch)` gives the records of one batch that count, at their place in the log.
+    losses.py       section 10: `Losses`, what a shard's log has lost, and the word of an operator that it counts.
+    stages.py       where a shard stands on its way.
     taking.py       F3, F6, S7: one shard, from being dealt to this node until it serves.
     appends.py      A1 to A4: what is written, batch after batch, one request to a broker at a time.
     shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.

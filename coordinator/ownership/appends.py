@@ -62,10 +62,11 @@ class Why(Enum):
 
 
 class Done(NamedTuple):
-    """A batch is acknowledged. offset: of its first record; -1: not told."""
+    """A batch is acknowledged. offset: of its first record; start: where the log begins; -1: not told."""
 
     batch: Batch
     offset: int
+    start: int = -1
 
 
 class Broken(NamedTuple):
@@ -226,7 +227,7 @@ class Appends:
             elif result.code in DONE:
                 queue.flight = queue.trouble = None
                 queue.unacked -= batch.size
-                outcomes.append(Done(batch, result.offset))
+                outcomes.append(Done(batch, result.offset, result.start))
             elif (why := _final(result.code)) is not None:
                 outcomes.append(Broken(batch.shard, why, result.code))
             else:

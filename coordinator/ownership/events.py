@@ -61,6 +61,21 @@ class Fenced:
     address: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicLost:
+    """The state topic is gone, is another one of that name, or has another number of partitions. why: for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound:
+    """It is there as it should be, after all. another: it is not the one of before, and an operator has said that it
+    counts from now on."""
+
+    another: bool = False
+
+
 # Answers.
 
 
@@ -178,6 +193,8 @@ Event: TypeAlias = (
     | Synced
     | HeartbeatAnswered
     | Fenced
+    | TopicLost
+    | TopicFound
     | Failed
     | ProducerGiven
     | EndTold

@@ -177,7 +177,9 @@ class Batch:
 
 
 class Acked(NamedTuple):
-    """What Kafka said of one batch: a code by its number, and the offset of its first record; -1: not told."""
+    """What Kafka said of one batch: a code by its number, the offset of its first record, and where the log begins; -1:
+    not told."""
 
     code: int
     offset: int = -1
+    start: int = -1

@@ -6,6 +6,7 @@ from muster.coordinator.ownership.appends import Appends, Limits
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Effect
 from muster.coordinator.ownership.lease import Lease
+from muster.coordinator.ownership.losses import Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,10 @@ class Settings:
 
 
 class Ground:
-    """gave_up: why this node stopped serving shards that it may take again."""
+    """gave_up: why this node stopped serving shards that it may take again. topic_lost: why no shard may be taken; "":
+    they may."""
 
-    __slots__ = ("_number", "appends", "deal", "gave_up", "lease", "now_ms", "out", "settings")
+    __slots__ = ("_number", "appends", "deal", "gave_up", "lease", "losses", "now_ms", "out", "settings", "topic_lost")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -33,6 +35,8 @@ class Ground:
         self.appends = Appends(settings.limits)
         self.deal = Deal()
         self.gave_up: dict[int, str] = {}
+        self.losses = Losses()
+        self.topic_lost = ""
         self.now_ms = 0
         self.out: list[Effect] = []
         self._number = 0

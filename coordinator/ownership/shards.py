@@ -9,7 +9,8 @@ from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Effect, LetGo, Released, Stop, WakeAt
 from muster.coordinator.ownership.facts import NEVER, Trouble
 from muster.coordinator.ownership.ground import Ground, Settings
-from muster.coordinator.ownership.taking import SERVING, Stage, Taking
+from muster.coordinator.ownership.stages import SERVING, Stage
+from muster.coordinator.ownership.taking import Taking
 
 MOVES = "it moves to another node"
 
@@ -86,6 +87,15 @@ class Shards:
         """Of each shard that is dealt to this node; for people."""
         return {shard: taking.stage for shard, taking in self._takings.items()}
 
+    def lost(self) -> dict[int, str]:
+        """Shards of this node whose log has lost something, and what; for people."""
+        return {shard: taking.lost for shard, taking in self._takings.items() if taking.lost}
+
+    @property
+    def topic_lost(self) -> str:
+        """Why no shard is served; for people. "": the state topic is as it should be."""
+        return self._ground.topic_lost
+
     # What is heard.
 
     def _share(self, event: ev.Share) -> None:
@@ -116,6 +126,16 @@ class Shards:
         self._ground.out.append(
             Stop(f"another process{where} runs as node.id {node}: give each node of a cluster an id of its own")
         )
+
+    def _topic_lost(self, event: ev.TopicLost) -> None:
+        again, self._ground.topic_lost = bool(self._ground.topic_lost), event.why
+        for taking in self._takings.values() if not again else ():
+            taking.loses_topic()
+
+    def _topic_found(self, event: ev.TopicFound) -> None:
+        self._ground.topic_lost = ""
+        if event.another:
+            self._ground.losses.forget()
 
     def _answer(self, event: ev.ProducerGiven | ev.EndTold | ev.Fetched | ev.Applied | ev.Failed) -> None:
         taking = self._takings.get(event.shard)
@@ -193,6 +213,8 @@ HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ev.Revoke: Shards._revoke,
     ev.LostAll: Shards._lost_all,
     ev.Fenced: Shards._fenced,
+    ev.TopicLost: Shards._topic_lost,
+    ev.TopicFound: Shards._topic_found,
     ev.Synced: lambda shards, event: shards._ground.lease.synced(event.sent_ms),
     ev.HeartbeatAnswered: lambda shards, event: shards._ground.lease.heartbeat_answered(event.sent_ms, event.code),
     ev.Failed: Shards._answer,

@@ -1,29 +1,17 @@
-"""F3, F6, S7: one shard that was dealt to this node, until it serves it, and until it lets go.
-
-    READ      the log as it is, up to its end: who owned it last is told nowhere else, and the turn follows his
-    INIT      InitProducerId: the next epoch of the shard's producer
-    OWN       the owner record, sequence 0: from here on the owner before is fenced (F4)
-    CATCH     what came in until then; the owner record has to be the newest
-    WAIT      F6, only where the one before is not fenced: for a session, then
-    BEHIND    what came in since
-    TRUTH     S7, only where something void is the newest of its key: what counts for these, by a second pass
-    REPAIR    that is written again, and owner records of turns before go
-    FINISH    the engine loads
-    SERVE     until it is taken away, or LEAVE: no new requests, until all is acknowledged (F8)
+"""F3, F6, S7: one shard that was dealt to this node, until it serves it, and until it lets go. What
+its stages are `stages.py` says.
 
 Each step is tried again, after a back-off, for as long as the shard is dealt to the node. Reading goes on without a
 lease; nothing is begun or written without one.
 """
 
 from collections.abc import Callable
-from enum import Enum
 
 from muster.coordinator.ownership.appends import Broken, Done, Why, back_off
-from muster.coordinator.ownership.deal import Deal
+from muster.coordinator.ownership.causes import cause_of
 from muster.coordinator.ownership.effects import (
     Apply,
     AskEnd,
-    Cause,
     Fetch,
     Finish,
     InitProducer,
@@ -36,28 +24,15 @@ from muster.coordinator.ownership.effects import (
 from muster.coordinator.ownership.events import Applied, EndTold, Failed, Fetched, ProducerGiven, trouble_of
 from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, Trouble, owner_record
 from muster.coordinator.ownership.ground import Ground
+from muster.coordinator.ownership.stages import READING, SERVING, Stage
 from muster.coordinator.ownership.voids import Replay, Seen, Truth
 
 OFFSET_OUT_OF_RANGE = 1
+LOOK_AGAIN_MS = 5_000
+"""How often a log that has lost something is looked at again."""
+
 SHORT_GAP_MS = 2_000
 """G6: for so long a shard is kept without a lease."""
-
-
-class Stage(Enum):
-    READ = "reads its log"
-    INIT = "asks for its producer"
-    OWN = "writes its owner record"
-    CATCH = "reads up to its owner record"
-    WAIT = "waits until nobody else can write"
-    BEHIND = "reads what was written behind its owner record"
-    TRUTH = "looks for what void records hide"
-    REPAIR = "writes that again"
-    FINISH = "loads"
-    SERVE = "serves"
-    LEAVE = "lets go"
-
-
-SERVING = frozenset({Stage.SERVE, Stage.LEAVE})
 
 
 class Taking:
@@ -69,6 +44,8 @@ class Taking:
         self._ground = ground
         self._dealt_ms = ground.now_ms
         self._deal = ground.deal
+        self.lost = ""
+        """Why nothing may be served from its log; "": it may, as far as is known."""
         self._begin()
 
     def _begin(self) -> None:
@@ -88,7 +65,11 @@ class Taking:
         self._repaired = 0
         self._refresh_ms: int | None = None
         self._gap_ms: int | None = None
-        self._read()
+        self._start = 0
+        if self._ground.topic_lost:
+            self._wait_for_operator(0)
+        else:
+            self._read()
 
     # What is heard.
 
@@ -115,6 +96,10 @@ class Taking:
         """What became of something that the shard wrote."""
         if isinstance(outcome, Broken):
             self._broken(outcome)
+            return
+        why = self._ground.losses.acked(self.shard, outcome.offset, len(outcome.batch.records), outcome.start)
+        if why:
+            self._lose(why)
             return
         if self.stage is Stage.OWN:
             self._owned(outcome.offset)
@@ -153,9 +138,9 @@ class Taking:
         """Whether what comes next may be done. Who was fenced asks the nodes' group first whether the shard is still
         his: two that fence each other serve nobody."""
         ground = self._ground
-        if self._proof_ms != NEVER and ground.lease.base_ms <= self._proof_ms:
+        if ground.topic_lost or (self._proof_ms != NEVER and ground.lease.base_ms <= self._proof_ms):
             return False
-        return ground.may_write or self.stage in (Stage.READ, Stage.CATCH, Stage.WAIT, Stage.BEHIND, Stage.TRUTH)
+        return ground.may_write or self.stage in READING
 
     # Reading.
 
@@ -203,8 +188,10 @@ class Taking:
 
     def _out_of_range(self, start: int) -> None:
         replay = self._truth.replay if self._truth is not None else self._replay
-        if replay.position < start:
-            replay.position = start
+        if self.stage is not Stage.READ and start > self._start:
+            self._drop("its log was cut while it was read", again=True)
+        elif replay.position < start:
+            self._start = replay.position = start
             self._fetch()
         else:
             # The log is shorter than it was: what was read may never have been.
@@ -212,7 +199,12 @@ class Taking:
 
     def _read_all(self) -> None:
         if self.stage is Stage.READ:
-            self._init()
+            why = self._ground.losses.read(self.shard, self._start, self._upto, self._replay.accepted)
+            if why:
+                self._lose(why)
+            else:
+                self.lost = ""
+                self._init()
         elif self.stage is Stage.TRUTH:
             self._repair()
         elif not self._is_newest():
@@ -370,6 +362,23 @@ class Taking:
         """The shard is not this node's any more."""
         self._forget(why, again=False, other=None)
 
+    def loses_topic(self) -> None:
+        """The whole topic is not what it was: `Ground.topic_lost`. Begins anew once it is."""
+        self._forget(self._ground.topic_lost, again=True, other=None)
+        self._wait_for_operator(0)
+
+    def _lose(self, why: str) -> None:
+        """Section 10: nothing is made anew by itself."""
+        leaving = self.stage is Stage.LEAVE
+        self._forget(why, again=not leaving, other=None)
+        if not leaving:
+            self.lost = why
+            self._wait_for_operator(LOOK_AGAIN_MS)
+
+    def _wait_for_operator(self, ms: int) -> None:
+        self.stage = Stage.LOST
+        self._then, self._then_ms = self._anew, self._ground.now_ms + ms
+
     def _broken(self, broken: Broken) -> None:
         why = broken.why.value if not broken.code else f"{broken.why.value} (code {broken.code})"
         fenced_ms = self._ground.now_ms if broken.why is Why.FENCED else NEVER
@@ -430,15 +439,3 @@ class Taking:
         self._tries += 1
         self._then = step
         self._then_ms = self._ground.now_ms + back_off(self._ground.settings.limits, self._tries)
-
-
-def cause_of(before: Owner | None, node: int, instance: str, deal: Deal) -> Cause:
-    """F9: why this node has the shard, and not the one before."""
-    if before is None:
-        return Cause.FIRST
-    if before.node == node:
-        return Cause.FENCED if before.instance == instance else Cause.NODE_RESTARTED
-    there = deal.nodes.get(before.node)
-    if there is None:
-        return Cause.NODE_LOST
-    return Cause.NODE_DRAINING if there.draining else Cause.NODE_JOINED

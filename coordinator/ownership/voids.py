@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.ownership.facts import KEPT_KEY, OWN, Owner, Producer, Record, read_owner
+from muster.coordinator.ownership.losses import Accepted, read_accepted
 
 
 class Seen(NamedTuple):
@@ -37,10 +38,11 @@ class Replay:
     position: the next offset. owner: of the latest owner record; before: of the one before it. owners: all owner
     records that were met, as (turn, key), by their places. unfenced: the latest owner's producer, or one since when
     nothing was settled, did not fence the one before (F6). voids: records passed over. to_repair: keys of which the
-    newest record is void, with its offset. pending: by producer id, what waits for a marker (E4).
+    newest record is void, with its offset. pending: by producer id, what waits for a marker (E4). accepted: what an
+    operator has said of the log last; None: nothing.
     """
 
-    __slots__ = ("before", "owner", "owners", "pending", "position", "to_repair", "unfenced", "voids")
+    __slots__ = ("accepted", "before", "owner", "owners", "pending", "position", "to_repair", "unfenced", "voids")
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -51,6 +53,7 @@ class Replay:
         self.voids = 0
         self.to_repair: dict[bytes, int] = {}
         self.pending: dict[int, dict[bytes, Record]] = {}
+        self.accepted: Accepted | None = None
 
     def take(self, batch: Seen) -> Sequence[Record]:
         """The records that count from here on, oldest first. A batch that was taken before is passed over."""
@@ -79,6 +82,7 @@ class Replay:
         """The engine's own records are nobody's state. An owner record counts when its turn is new; so of two that
         took the same turn the first did."""
         for record in batch.records:
+            self.accepted = read_accepted(record) or self.accepted
             owner = read_owner(record)
             if owner is not None:
                 assert record.key is not None

@@ -67,6 +67,7 @@ class StateTopic:
             "ListOffsets": self._ends,
             "CreateTopics": self._create,
             "DescribeConfigs": self._describe,
+            "DescribeTransactions": self._describe_transaction,
         }
 
     def _metadata(self, request: Any) -> Any:
@@ -75,6 +76,16 @@ class StateTopic:
         if not self.exists:
             told.topics[0].error_code = 3
         return told
+
+    def remembers(self, *names: str) -> None:
+        """These transactional ids were used before."""
+        self._epochs.update(dict.fromkeys(names, 0))
+
+    def _describe_transaction(self, request: Any) -> Any:
+        (name,) = request.transactional_ids
+        code = 0 if name in self._epochs else 105
+        state = struct("DescribeTransactionsResponse.transaction_states")(error_code=code, transactional_id=name)
+        return struct("DescribeTransactionsResponse")(transaction_states=[state])
 
     def _init(self, request: Any) -> Any:
         name = request.transactional_id

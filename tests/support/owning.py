@@ -18,6 +18,8 @@ SESSION = 10_000
 class Kafka:
     def __init__(self, shards: int = 1) -> None:
         self.partitions = [Partition() for _ in range(shards)]
+        self.starts = [0] * shards
+        """Where the logs begin."""
         self.transactions = TransactionCoordinator()
         self.now_ms = 1_000
 
@@ -84,8 +86,10 @@ class OwningNode:
         elif isinstance(effect, fx.AskEnd):
             self.tell(ev.EndTold(effect.shard, effect.request, code, kafka.partitions[effect.shard].committed))
         elif isinstance(effect, fx.Fetch):
+            start = kafka.starts[effect.shard]
             batches, end = kafka.partitions[effect.shard].fetch(effect.offset, 3)
-            self.tell(ev.Fetched(effect.shard, effect.request, code, batches, end))
+            code = code or int(effect.offset < start)
+            self.tell(ev.Fetched(effect.shard, effect.request, code, () if code else batches, end, start))
         elif isinstance(effect, fx.Apply):
             self.state = {} if effect.first else self.state
             for record in effect.records:
@@ -113,6 +117,7 @@ class OwningNode:
                 results[batch.shard] = Acked(code or 6)
                 continue
             pairs = [(key, value) for key, value, _ in batch.records]
-            results[batch.shard] = partition.append(batch.producer, batch.sequence, pairs, self.kafka.now_ms)
+            result = partition.append(batch.producer, batch.sequence, pairs, self.kafka.now_ms)
+            results[batch.shard] = result._replace(start=self.kafka.starts[batch.shard])
             partition.commit()
         return results

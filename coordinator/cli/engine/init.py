@@ -10,17 +10,25 @@ from muster.coordinator.cli.engine.asking import ask, settings_of, upstream_opti
 
 @click.command()
 @upstream_options
-def init(engine: str | None, file: Path | None, given: dict[str, str]) -> None:
+@click.option(
+    "--again",
+    is_flag=True,
+    help="The topic was deleted, cut or made anew, and you have looked: what is there counts from now on.",
+)
+def init(engine: str | None, file: Path | None, given: dict[str, str], again: bool) -> None:
     """Make the state topic, or look whether the one there will do.
 
-    A node does the same when it starts. Beforehand it is of use where nodes may not create topics, and to make the
-    topic anew after it was lost: nodes that run never do that by themselves.
+    A node does the same when it starts. Beforehand it is of use where nodes may not create topics. A topic that was
+    there before is made anew, or taken as it is after it lost something, with --again only: nodes never do that by
+    themselves, and those that run go on within seconds.
     """
     from muster.coordinator.engine.configured import wanted_of
     from muster.coordinator.engine.starting import usable
+    from muster.coordinator.engine.state.again import init_again
 
     settings = settings_of(engine, file, given)
-    batch_bytes = ask(settings, lambda upstream: usable(upstream, wanted_of(settings)))
+    look = init_again if again else usable
+    batch_bytes = ask(settings, lambda upstream: look(upstream, wanted_of(settings)))
     notice(
         f"{settings.state_topic} will do: {settings.offsets_topic_num_partitions} partitions, "
         f"{batch_bytes:,} bytes for one batch"

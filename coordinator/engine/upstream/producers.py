@@ -1,13 +1,18 @@
 """Producer ids and their epochs, and the partitions of clients' transactions."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.engine.upstream.upstream import TRANSACTION, Upstream
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused
+from muster.coordinator.engine.upstream.upstream import PAUSE_S, TRANSACTION, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
 TRANSACTION_MS: Final = 60_000
 """Of a transaction that is never begun: Kafka wants to know."""
+
+
+NOT_FOUND: Final = 105
 
 
 class Given(NamedTuple):
@@ -40,3 +45,44 @@ async def add_partitions(
     for result in answer.results:
         codes.update({each.partition_index: each.partition_error_code for each in result.results_by_partition})
     return codes
+
+
+async def is_known(upstream: Upstream, transactional_id: str, patience_s: float) -> bool:
+    """Whether the upstream remembers that name: for `transactional.id.expiration.ms` (7 days) after its last
+    InitProducerId. patience_s: so long its coordinator may be on its way. Raises UpstreamError: Unspoken where it is
+    older than Kafka 3.0 (KIP-664)."""
+    request = struct("DescribeTransactionsRequest")(transactional_ids=[transactional_id])
+
+    async def ask() -> int:
+        answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "DescribeTransactions", request)
+        return next((each.error_code for each in answer.transaction_states), NOT_FOUND)
+
+    return await _patiently(upstream, transactional_id, ask, patience_s) != NOT_FOUND
+
+
+async def remember(upstream: Upstream, transactional_id: str, patience_s: float) -> None:
+    """Have the upstream remember that name. Raises UpstreamError."""
+
+    async def ask() -> int:
+        return (await init_producer(upstream, transactional_id)).code
+
+    await _patiently(upstream, transactional_id, ask, patience_s)
+
+
+async def _patiently(
+    upstream: Upstream, transactional_id: str, ask: Callable[[], Awaitable[int]], patience_s: float
+) -> int:
+    """0 or NOT_FOUND. Raises Refused for another code; those of a coordinator that moves, after that time."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + patience_s
+    while True:
+        try:
+            code = await ask()
+        except Refused as error:
+            code = error.code
+        if code in (0, NOT_FOUND):
+            return code
+        if code not in WAIT_FOR_COORDINATOR or loop.time() > deadline_s:
+            raise Refused(f"asking for the transactional id {transactional_id}", code)
+        upstream.coordinator_moved(TRANSACTION, transactional_id)
+        await asyncio.sleep(PAUSE_S)

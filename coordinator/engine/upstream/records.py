@@ -31,11 +31,13 @@ BESIDE_S: Final = 1.0
 
 
 class Written(NamedTuple):
-    """What was said of one batch: Kafka's code, and the offset of its first record; -1: not told."""
+    """What was said of one batch: Kafka's code, the offset of its first record, and where the log begins; -1: not
+    told."""
 
     code: int
     offset: int = -1
     detail: str = ""
+    start: int = -1
 
 
 class Portion(NamedTuple):
@@ -72,7 +74,9 @@ async def produce(
     )
     answer = await upstream.ask(broker, "Produce", request, purpose=WRITE, waits_s=timeout_ms / 1000, within_s=BESIDE_S)
     told = {
-        (topic.name, each.index): Written(each.error_code, each.base_offset, each.error_message or "")
+        (topic.name, each.index): Written(
+            each.error_code, each.base_offset, each.error_message or "", each.log_start_offset
+        )
         for topic in answer.responses
         for each in topic.partition_responses
     }
@@ -147,9 +151,11 @@ async def load(
             why = str(error)
             await again(upstream, topic)
             continue
-        if came.code == OUT_OF_RANGE and came.start_offset > start:
-            start = came.start_offset
-            continue
+        if came.code == OUT_OF_RANGE:
+            begins = came.start_offset if came.start_offset >= 0 else await start_of(upstream, topic, partition)
+            if begins > start:
+                start = begins
+                continue
         if came.code or not came.batches:
             why = named_code(came.code) if came.code else f"it ends at {came.high_watermark}"
             await again(upstream, topic)
@@ -158,6 +164,15 @@ async def load(
         wanted = [batch for batch in came.batches if batch.base_offset < upto and batch.next_offset > start]
         start = max(start, came.batches[-1].next_offset)
         yield wanted
+
+
+async def start_of(upstream: Upstream, topic: str, partition: int) -> int:
+    """Where a log begins: most brokers do not tell it beside OFFSET_OUT_OF_RANGE. Raises UpstreamError."""
+    place = topic, partition
+    told = (await ends(upstream, upstream.leader(topic, partition), [place], EARLIEST))[place]
+    if told.code:
+        raise Refused(f"asking where {topic}-{partition} begins", told.code)
+    return told.offset
 
 
 async def again(upstream: Upstream, topic: str) -> None:

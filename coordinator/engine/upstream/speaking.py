@@ -36,6 +36,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
     "DescribeConfigs": Spoken(32, 1, 4),
     "SaslAuthenticate": Spoken(36, 0, 2),
     "DescribeProducers": Spoken(61, 0, 0),
+    "DescribeTransactions": Spoken(65, 0, 0),
     "ConsumerGroupDescribe": Spoken(69, 0, 0),
 }
 

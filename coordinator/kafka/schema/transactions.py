@@ -85,4 +85,21 @@ DescribeProducersResponse 0-0 flexible 0+
                 last_timestamp: int64 = -1
                 coordinator_epoch: int32
                 current_txn_start_offset: int64 = -1
+
+DescribeTransactionsRequest 0-0 flexible 0+
+    transactional_ids: [string]
+
+DescribeTransactionsResponse 0-0 flexible 0+
+    throttle_time_ms: int32
+    transaction_states: []
+        error_code: int16
+        transactional_id: string
+        transaction_state: string
+        transaction_timeout_ms: int32
+        transaction_start_time_ms: int64
+        producer_id: int64
+        producer_epoch: int16
+        topics: []
+            topic: string
+            partitions: [int32]
 """

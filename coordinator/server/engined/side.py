@@ -18,6 +18,7 @@ from muster.coordinator.engine.nodes_group import NodesGroup
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.proxy.ours import ours_by_name
 from muster.coordinator.engine.starting import Unusable, usable
+from muster.coordinator.engine.state.watching import StateTopic
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
@@ -67,6 +68,7 @@ class KafkaSide:
     owning: Owning
     topics: Topics
     ends: Ends
+    state_topic: StateTopic
     oddities: Oddities
     mirroring: Mirroring | None = None
     newcomers: Newcomers | None = None
@@ -150,6 +152,16 @@ class KafkaSide:
             on_bug=self._failed,
         )
         self.view = self._nodes.view
+        self.state_topic = StateTopic(
+            self.upstream,
+            self.topics,
+            wanted_of(settings),
+            tell=self.owning.step,
+            now_ms=monotonic_ms,
+            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+            mark_ms=settings.engine_kafka_owner_refresh_ms,
+            on_bug=self._failed,
+        )
         self.oddities = Oddities(
             self.upstream,
             self.topics,
@@ -211,6 +223,7 @@ class KafkaSide:
         self.owning.start(engine, driver.wake)
         self._nodes.start()
         self.topics.start()
+        self.state_topic.start()
         self.oddities.start()
         self.newcomers = engine.newcomers = Newcomers(
             self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
@@ -292,6 +305,8 @@ class KafkaSide:
             await self.mirroring.stop()
         if hasattr(self, "oddities"):
             await self.oddities.stop()
+        if hasattr(self, "state_topic"):
+            await self.state_topic.stop()
         if hasattr(self, "topics"):
             await self.topics.stop()
         self.upstream.close()

@@ -11,11 +11,14 @@ from muster.coordinator.metrics.instruments import Timing
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause, Report
 from muster.coordinator.ownership.shards import Shards
-from muster.coordinator.ownership.taking import SERVING
+from muster.coordinator.ownership.stages import SERVING, Stage
 from muster.coordinator.runtime.conditions import GROUPS, Conditions
 
 PATIENCE_MS: Final = 5_000
 """So long a shard may be on its way, and what it wrote without an acknowledgement, before an operator is told."""
+
+UNTROUBLED: Final = SERVING | {Stage.LOST}
+"""Of a shard that has lost something there is a condition of its own."""
 
 NAMED: Final = 5
 """Shards that are named in one sentence."""
@@ -112,9 +115,10 @@ class Watching:
         stuck = {
             shard: stages[shard].value
             for shard, since in self._stages.items()
-            if stages[shard] not in SERVING and now_ms - since.since_ms >= PATIENCE_MS
+            if stages[shard] not in UNTROUBLED and now_ms - since.since_ms >= PATIENCE_MS
         }
         self._tell_stuck(conditions, stuck, shards)
+        self._tell_lost(conditions, shards)
         self._tell_slow(conditions, self._slow(shards, now_ms), shards)
         if self._refused:
             conditions.report("nodes-group", f"{self._refused}; it is tried again", impairs=GROUPS)
@@ -143,6 +147,22 @@ class Watching:
             "and at the coordinator of its transactional id",
             impairs=GROUPS,
         )
+
+    def _tell_lost(self, conditions: Conditions, shards: Shards) -> None:
+        """Section 10: loudly, and until an operator has said what counts."""
+        topic, lost = self._settings.state_topic, shards.lost()
+        if shards.topic_lost:
+            sentence = f"no shard is served: {shards.topic_lost}"
+        elif lost:
+            shard = min(lost)
+            sentence = (
+                f"shards {some([*lost])} of the state topic {topic} are not served: of shard {shard}, {lost[shard]}. "
+                "Look at what became of it; `muster engine init --again` says that what is there counts"
+            )
+        else:
+            conditions.clear("state-topic")
+            return
+        conditions.report("state-topic", sentence, impairs=GROUPS)
 
     def _slow(self, shards: Shards, now_ms: int) -> list[int]:
         """Shards of which nothing was acknowledged for long, though something waits for it."""

@@ -18,7 +18,7 @@ from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.effects import Report
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
-from muster.coordinator.ownership.taking import Stage
+from muster.coordinator.ownership.stages import Stage
 from muster.coordinator.ownership.voids import Replay, Seen
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.runtime.loading.loader import replay

@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership.facts import Acked, Producer
-from muster.coordinator.ownership.taking import Stage
+from muster.coordinator.ownership.stages import Stage
 from tests.fakes.kafka_group import Group
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.sim.engine.checkers import Check, Violation

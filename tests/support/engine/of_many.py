@@ -2,7 +2,7 @@
 
 Run as `python -m tests.support.engine.of_many HOST:PORT CLUSTER SHARDS NODE SESSION_MS COPIES` it is a process: it
 takes lines `NUMBER GROUP OFFSET` (a commit; -1 reads), answers each by `answer NUMBER OFFSET CODE`, and tells how many
-shards it `serves` whenever that changes. SIGTERM drains it.
+shards it `serves` whenever that changes. SIGTERM drains it; at SIGUSR1 it tells where it `stands`, for people.
 """
 
 import asyncio
@@ -41,6 +41,12 @@ class OfMany(OverKafka):
         )
         self.nodes.start()
 
+    def stands(self) -> str:
+        stages = {shard: stage.name for shard, stage in self.owning.shards.stages().items()}
+        lease = self.owning.shards.has_lease(self.clock.now_ms())
+        dealt = {node.node: node.shards for node in self.nodes.deal.nodes.values()}
+        return f"{self.nodes._member.state.name} lease={lease} {stages} dealt={dealt} {self.troubles} {self.lost}"
+
     async def __aexit__(self, *_: object) -> None:
         await self.nodes.stop()
         await super().__aexit__()
@@ -77,6 +83,7 @@ async def serve(address: str, cluster: str, shards: int, node: int, session_ms: 
                 asked.add(task)
                 task.add_done_callback(asked.discard)
 
+        loop.add_signal_handler(signal.SIGUSR1, lambda: print("stands", one.stands(), flush=True))
         listening = asyncio.ensure_future(listen())
         while not ends.is_set() and not one.stopped:
             if len(one.served) != told:

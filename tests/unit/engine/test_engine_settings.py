@@ -37,7 +37,7 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
         "blue-3",
     )
     assert reach.certificates is not None
-    assert wanted_of(settings) == ("blue.state", 50, 3, 1_000_000)
+    assert wanted_of(settings) == ("blue.state", 50, 3, 1_000_000, "blue")
     rules = rules_of(settings, "i", 7_000_000, 0)
     assert (rules.node, rules.session_timeout_ms, rules.limits.batch_bytes) == (3, 10_000, 7_000_000)
     plain = reach_of(load_settings(None, OVER))

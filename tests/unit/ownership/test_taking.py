@@ -7,7 +7,7 @@ from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.deal import Deal, NodeDealt
 from muster.coordinator.ownership.facts import KEPT_KEY, Producer, read_owner
-from muster.coordinator.ownership.taking import Stage
+from muster.coordinator.ownership.stages import Stage
 from tests.support.owning import SESSION, Kafka, OwningNode
 
 

@@ -1,0 +1,100 @@
+"""Looks whether the state topic is the one it was, for as long as a node runs, and has it remembered (`marks.py`)."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from muster.coordinator.engine.starting import Wanted
+from muster.coordinator.engine.state.marks import Marks, id_text
+from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.topics_seen import Topic
+
+AGAIN: Final = "`muster engine init --again` says that it counts, once you have looked"
+
+
+class StateTopic:
+    """`start` once the start checks are passed; `stop` ends it. That the topic is gone, or another one, says `Topics`
+    (T4); `tell` hears of it as `TopicLost` and `TopicFound`."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        topics: Topics,
+        wanted: Wanted,
+        *,
+        tell: Callable[[ev.TopicLost | ev.TopicFound], None],
+        now_ms: Callable[[], int],
+        refresh_ms: int,
+        mark_ms: int,
+        on_bug: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """refresh_ms: how often it is looked, at least. mark_ms: how often it is remembered anew."""
+        self._topics, self._wanted, self._tell = topics, wanted, tell
+        self._marks = Marks(upstream, wanted.cluster, wanted.topic)
+        self._now_ms, self._refresh_ms, self._mark_ms = now_ms, refresh_ms, mark_ms
+        self._on_bug = on_bug
+        self._mine: Topic | None = None
+        self._marked_ms: int | None = None
+        self._lost = ""
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._mine = self._topics.topic(self._wanted.topic)
+        self._topics.on_change(lambda change: self._changed.set())
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            with suppress(UpstreamError):  # asked again
+                await self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_ms / 1_000):
+                    await self._changed.wait()
+
+    async def _look(self) -> None:
+        found = self._topics.topic(self._wanted.topic)
+        if found is not None and found != self._mine and await self._marks.knows(found):
+            another = self._mine is None or found.id != self._mine.id
+            self._mine, self._marked_ms, self._lost = found, None, ""
+            self._tell(ev.TopicFound(another))
+        why = self._why(found)
+        if why != self._lost:
+            self._lost = why
+            self._tell(ev.TopicLost(why) if why else ev.TopicFound())
+        if found is not None and not why:
+            await self._mark(found)
+
+    def _why(self, found: Topic | None) -> str:
+        """Why nothing may be served from it; "": it may."""
+        name, mine = self._wanted.topic, self._mine
+        if mine is None or found == mine:
+            return ""
+        was = f"the state topic {name} (id {id_text(mine.id)})"
+        if found is None:
+            return (
+                f"{was} is deleted, and groups and positions with it; `muster engine init --again` makes it anew, empty"
+            )
+        if found.id != mine.id:
+            return f"{was} is deleted, and another one of that name (id {id_text(found.id)}) is there; {AGAIN}"
+        return f"{was} has {found.partitions} partitions, and had {mine.partitions}; {AGAIN}"
+
+    async def _mark(self, found: Topic) -> None:
+        if self._marked_ms is None or self._now_ms() - self._marked_ms >= self._mark_ms:
+            await self._marks.write(found)
+            self._marked_ms = self._now_ms()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)

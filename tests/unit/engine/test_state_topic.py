@@ -1,0 +1,94 @@
+"""Whether the state topic is the one it was: what a node asks before it starts (section 10)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.engine import starting
+from muster.coordinator.engine.starting import Unusable, Wanted, usable
+from muster.coordinator.engine.state.marks import id_text
+from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka.codec.codec import struct
+from tests.fakes.state_topic import StateTopic
+from tests.fakes.upstream_broker import UpstreamBroker
+
+SHARDS = 2
+WANTED = Wanted("muster.state", SHARDS, 3, 1_000_000)
+ANY = "muster.shard-topic.muster.state"
+THIS = f"{ANY}.{id_text(b'muster.state'.ljust(16, bytes(1)))}"
+
+
+def started(
+    change: Callable[[StateTopic, UpstreamBroker], object], wanted: Wanted = WANTED, *, exists: bool = True
+) -> StateTopic:
+    async def whole() -> StateTopic:
+        async with UpstreamBroker() as broker:
+            topic = StateTopic(broker, "muster.state", SHARDS, exists=exists)
+            change(topic, broker)
+            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            try:
+                await usable(upstream, wanted)
+            finally:
+                upstream.close()
+            return topic
+
+    return asyncio.run(whole())
+
+
+def remembers(*names: str) -> Callable[[StateTopic, UpstreamBroker], None]:
+    return lambda topic, broker: topic.remembers(*names)
+
+
+def test_a_topic_that_was_there_is_not_made_anew() -> None:
+    with pytest.raises(Unusable, match=r"the state topic muster\.state is not there, and it was"):
+        started(remembers(ANY), exists=False)
+
+
+def test_a_topic_that_is_another_one_is_not_taken() -> None:
+    with pytest.raises(Unusable, match=r"the state topic muster\.state \(id .*\) is not the one it was"):
+        started(remembers(ANY, f"{THIS[:-3]}zzz.{SHARDS}"))
+    started(remembers(ANY, f"{THIS}.{SHARDS}"))
+    started(remembers(f"{THIS}.{SHARDS}"))
+
+
+def test_a_topic_that_has_grown_is_taken_where_an_operator_has_said_so() -> None:
+    less = WANTED._replace(partitions=SHARDS - 1)
+    with pytest.raises(Unusable, match="`muster engine init --again` leaves those unused"):
+        started(remembers(ANY, f"{THIS}.{SHARDS - 1}"), less)
+    started(remembers(ANY, f"{THIS}.{SHARDS}"), less)
+    with pytest.raises(Unusable, match=f"has {SHARDS} partitions and every group's place depends on it"):
+        started(remembers(ANY, f"{THIS}.{SHARDS}"), WANTED._replace(partitions=SHARDS + 1))
+
+
+def test_an_upstream_that_cannot_be_asked_has_no_topic_before() -> None:
+    """Older than 3.0 (KIP-664)."""
+
+    def old(topic: StateTopic, broker: UpstreamBroker) -> None:
+        topic.remembers(ANY)
+        del broker.offers[65]
+
+    assert len(started(old, exists=False).made) == 1
+
+
+def test_while_transactional_ids_have_no_coordinator_a_topic_that_is_there_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(starting, "PATIENCE_S", 0.0)
+    codes: list[int] = []
+
+    def away(topic: StateTopic, broker: UpstreamBroker) -> None:
+        def find(request: Any) -> Any:
+            codes.append(15)
+            return struct("FindCoordinatorResponse")(error_code=15)
+
+        broker.answers["FindCoordinator"] = find
+
+    started(away)
+    assert codes
+    monkeypatch.setattr(starting, "FIRST_S", 0.0)
+    with pytest.raises(UpstreamError, match="COORDINATOR_NOT_AVAILABLE"):
+        started(away, exists=False)

@@ -45,6 +45,7 @@ class Proxied:
         brokers: int = 4,
         cluster: Cluster | None = None,
         transactions: object | None = None,
+        driver_of: Callable[[Any], Any] = lambda driver: driver,
         **settings: str,
     ) -> None:
         self.ports = free_ports(brokers)
@@ -62,6 +63,7 @@ class Proxied:
         self._topics = topics or {}
         self._cluster = cluster
         self._transactions = transactions
+        self._driver_of = driver_of
 
     async def __aenter__(self) -> Self:
         self.door.bind()
@@ -69,7 +71,7 @@ class Proxied:
         with suppress(UpstreamError):  # it may not be there yet
             await self.upstream.refresh([])
         await self.door.start(
-            self.node.driver,
+            self._driver_of(self.node.driver),
             self.upstream,
             shards=SHARDS,
             partitions=lambda: self._topics,

@@ -18,6 +18,8 @@ POLL_S = 0.2
 SESSION_MS, STATIC_SESSION_MS, HEARTBEAT_MS = 3_000, 30_000, 300
 """Static members are given time to come back."""
 RECONNECT_MS = 500
+METADATA_MS = 300_000
+"""How long what is known of the cluster is good: the libraries' own default."""
 
 stop = threading.Event()
 
@@ -68,6 +70,8 @@ def by_confluent(told: dict[str, Any]) -> None:
         settings["socket.timeout.ms"] = int(told["socket_ms"])
     if told.get("poll_ms"):
         settings["max.poll.interval.ms"] = int(told["poll_ms"])
+    if told.get("metadata_ms"):
+        settings["topic.metadata.refresh.interval.ms"] = int(told["metadata_ms"])
     if told.get("instance"):
         settings["group.instance.id"] = told["instance"]
     consumer, teller = Consumer(settings), Teller()
@@ -116,6 +120,7 @@ def by_kafka_python(told: dict[str, Any]) -> None:
             session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=int(told.get("poll_ms", 300_000)),
+            metadata_max_age_ms=int(told.get("metadata_ms", METADATA_MS)),
             reconnect_backoff_max_ms=RECONNECT_MS,  # else it stays away for up to 30 s after a restart of the node
         ),
         Teller(),
@@ -172,6 +177,7 @@ async def consume_by_aiokafka(told: dict[str, Any]) -> None:
             enable_auto_commit=False,
             session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=int(told.get("metadata_ms", METADATA_MS)),
         ),
         Teller(),
     )

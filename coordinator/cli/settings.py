@@ -1,6 +1,6 @@
 """`muster settings`: every setting of a node, what it is, what it would be by default, and one sentence each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
@@ -74,11 +74,14 @@ def settings(
         show(rows, COLUMNS, style)
 
 
-def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
+def loaded(
+    file: Path | None, overrides: Mapping[str, str], *, of_file: Callable[[str], bool] = lambda key: True
+) -> "Settings":
+    """Raises CommandError."""
     from muster.coordinator.config import SettingsError, load_settings
 
     try:
-        return load_settings(file, overrides)
+        return load_settings(file, overrides, of_file=of_file)
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
 

@@ -1,6 +1,6 @@
 """Settings as people write them: the properties file, what is given on top of it, and a sentence for every mistake."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
@@ -29,10 +29,17 @@ class Given(NamedTuple):
     place: str
 
 
-def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
-    """Settings from a properties file (optional) and overrides, which win. Raises SettingsError naming every fault."""
+def load_settings(
+    file: Path | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    of_file: Callable[[str], bool] = lambda key: True,
+) -> Settings:
+    """Settings from a properties file (optional) and overrides, which win. of_file: which of the file's are wanted, by
+    their names. Raises SettingsError naming every fault."""
     known = known_settings()
-    given = {} if file is None else {key: value for key, value in read_properties(file) if asks(key, value, known)}
+    read_of_file = () if file is None else read_properties(file)
+    given = {key: value for key, value in read_of_file if asks(key, value, known) and of_file(key)}
     for key, text in (overrides or {}).items():
         given[key] = Given(text, "--set")
     read = {key: read_elsewhere(key, value) for key, value in given.items()}

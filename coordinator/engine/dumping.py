@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from muster.coordinator.engine.reading import seen
+from muster.coordinator.engine.starting import UNKNOWN_TOPIC
+from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
 from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.records import EARLIEST, ends, load
 from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.engine.upstream.view import View
 from muster.coordinator.ownership.facts import Record, read_owner
 from muster.coordinator.ownership.voids import Replay, Seen
 from muster.storage.records.batch import BatchView
@@ -24,7 +27,7 @@ async def dump(
     upstream = Upstream(reach)
     place = (topic, shard)
     try:
-        await upstream.refresh([topic])
+        check(await upstream.refresh([topic]), topic, shard)
         leader = upstream.leader(*place)
         start = (await ends(upstream, leader, [place], EARLIEST))[place].offset
         upto = (await ends(upstream, leader, [place]))[place].offset
@@ -34,6 +37,15 @@ async def dump(
                 tell(row)
     finally:
         upstream.close()
+
+
+def check(view: View, topic: str, shard: int) -> None:
+    """Raises UpstreamError for a shard that is not there."""
+    known = view.topics.get(topic)
+    if known is None or known.code:
+        raise Refused(f"asking for the topic {topic}", UNKNOWN_TOPIC if known is None else known.code)
+    if shard not in known.parts:
+        raise UpstreamError(f"{topic} has no shard {shard}; expected 0 to {len(known.parts) - 1}")
 
 
 def rows_of(replay: Replay, batches: Iterable[BatchView], records: bool) -> list[dict[str, Any]]:

@@ -13,6 +13,9 @@ FILES = {
     "cluster": ("cluster/cluster.properties", "properties"),
     "cluster_compose": ("cluster/compose.yaml", "yaml"),
     "cluster_kubernetes": ("cluster/kubernetes.yaml", "yaml"),
+    "engine": ("engine/engine.properties", "properties"),
+    "engine_compose": ("engine/compose.yaml", "yaml"),
+    "engine_kubernetes": ("engine/kubernetes.yaml", "yaml"),
 }
 
 

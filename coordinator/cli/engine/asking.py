@@ -33,12 +33,22 @@ def upstream_options(function: Function) -> Function:
 def settings_of(engine: str | None, file: Path | None, given: dict[str, str]) -> "Settings":
     from muster.coordinator.cli.settings import loaded
 
-    settings = loaded(file, given if engine is None else {**given, "engine": engine})
+    settings = loaded(file, given if engine is None else {**given, "engine": engine}, of_file=is_of_an_engine)
     if not settings.upstream:
         raise CommandError(
             "no Kafka is named", "expected --engine kafka://HOST:PORT, or engine in --config", code=Exit.USAGE
         )
     return settings
+
+
+def is_of_an_engine(name: str) -> bool:
+    """Whether a setting says something of that Kafka. Where the node listens is nothing to these commands, and may want
+    what is said only when it is started.
+
+    >>> is_of_an_engine("engine.kafka.cluster"), is_of_an_engine("kafka.listeners")
+    (True, False)
+    """
+    return name == "engine" or name.startswith("engine.") or name in ("offsets.topic.num.partitions", "node.id")
 
 
 def ask(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:

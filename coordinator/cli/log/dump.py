@@ -13,11 +13,15 @@ from muster.coordinator.cli.common.options import key_values
 @click.command()
 @click.option("--records", is_flag=True, help="Also the records of each batch.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch.")
-@click.option("--engine", metavar="URL", hidden=True, help="Instead of files, of the Kafka that keeps groups.")
-@click.option("--shard", type=click.IntRange(min=0), hidden=True, help="Which part of its state topic.")
-@click.option("--config", "file", type=click.Path(path_type=Path), hidden=True, help="How that Kafka is reached.")
-@click.option("--set", "overrides", multiple=True, callback=key_values, hidden=True, help="The same, by a setting.")
-@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option("--engine", metavar="URL", help="Instead of files, of the Kafka that keeps groups.")
+@click.option("--shard", type=click.IntRange(min=0), help="Which part of its state topic.")
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path), help="How that Kafka is reached: a node's properties."
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", callback=key_values, help="The same, by a setting."
+)
+@click.argument("files", nargs=-1, metavar="[FILE...]")
 def dump(
     records: bool,
     as_json: bool,
@@ -27,11 +31,15 @@ def dump(
     overrides: dict[str, str],
     files: tuple[str, ...],
 ) -> int:
-    """Print the batches of log files as they lie on disk. Exit code 1 when any is damaged."""
+    """Print the batches of log files as they lie on disk. Exit code 1 when any is damaged.
+
+    With --engine and --shard: a shard of groups that are kept in somebody's Kafka, with its owners, what counts, and
+    what was passed over.
+    """
     if engine is not None:
         if shard is None or files:
             raise click.UsageError("--engine wants --shard, and no files")
-        return dump_shard({**overrides, "engine": engine}, file, shard, records=records, as_json=as_json)
+        return dump_shard(engine, overrides, file, shard, records=records, as_json=as_json)
     if shard is not None or file is not None or overrides:
         raise click.UsageError("--shard, --config and --set are for --engine")
     if not files:
@@ -51,16 +59,18 @@ def dump(
     return worst
 
 
-def dump_shard(given: dict[str, str], file: Path | None, shard: int, *, records: bool, as_json: bool) -> int:
+def dump_shard(
+    engine: str, given: dict[str, str], file: Path | None, shard: int, *, records: bool, as_json: bool
+) -> int:
     """A shard of the state topic, with owners, voids and markers."""
     import asyncio
 
-    from muster.coordinator.cli.settings import loaded
+    from muster.coordinator.cli.engine.asking import settings_of
     from muster.coordinator.engine.configured import reach_of
     from muster.coordinator.engine.dumping import dump
     from muster.coordinator.engine.upstream.errors import UpstreamError
 
-    settings = loaded(file, given)
+    settings = settings_of(engine, file, given)
 
     def tell(row: dict[str, Any]) -> None:
         click.echo(json.dumps(row, ensure_ascii=False) if as_json else in_words(row))

@@ -120,6 +120,11 @@ def test_a_shard_is_shown_with_its_owners_and_who_is_void(kafka: str) -> None:
         ("counts", None),
         ("void", None),
     ], ran.stderr
+    command[-1] = "9"
+    ran = subprocess.run(
+        [sys.executable, "-m", "muster.coordinator.cli", *command], capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, "shown.state has no shard 9; expected 0 to 0" in ran.stderr) == (1, True), ran.stderr
 
 
 def test_what_a_stranger_wrote_behind_an_owner_is_passed_over_and_written_again_as_it_was(kafka: str) -> None:

@@ -1,5 +1,7 @@
 """`muster engine`: what is asked for wrongly, the lines for kafka-acls, and how a survey is told."""
 
+from pathlib import Path
+
 import pytest
 
 from muster.coordinator.cli.common.errors import Exit
@@ -36,6 +38,17 @@ def test_an_upstream_that_does_not_answer_is_unhealthy(capsys: pytest.CaptureFix
     code, _, err = run(capsys, "status", "--engine", f"kafka://127.0.0.1:{unused}")
     assert code == Exit.UNHEALTHY
     assert "no broker of the upstream at 127.0.0.1" in err
+
+
+def test_a_nodes_own_file_will_do_though_it_says_where_the_node_listens(
+    capsys: pytest.CaptureFixture[str], unused: int, tmp_path: Path
+) -> None:
+    """Its addresses come with the command that starts it, as in deploy/engine; these commands want none."""
+    text = (Path(__file__).parents[3] / "deploy/engine/engine.properties").read_text()
+    file = tmp_path / "engine.properties"
+    file.write_text(text.replace("kafka:9092", f"127.0.0.1:{unused}"))
+    code, _, err = run(capsys, "status", "--config", str(file))
+    assert (code, f"no broker of the upstream at 127.0.0.1:{unused} answers" in err) == (Exit.UNHEALTHY, True), err
 
 
 @pytest.fixture

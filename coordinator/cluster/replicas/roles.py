@@ -222,7 +222,10 @@ class Roles:
             self._stirring[leader.unit] = None
 
     def _peer(self, node: int) -> Peer:
-        return self._peers.setdefault(node, Peer(node))
+        peer = self._peers.get(node)
+        if peer is None:
+            peer = self._peers[node] = Peer(node)
+        return peer
 
     def _fetcher(self, node: int) -> Fetcher:
         if node not in self.fetchers:

@@ -1,6 +1,7 @@
 """What must hold in a cluster after every event, as `cluster.md` numbers it."""
 
-from itertools import pairwise
+from collections import Counter
+from itertools import chain, pairwise
 
 from muster.coordinator.cluster.facts import OFFSETS, State, Topic, TopicPartition, halves, unit_of
 from tests.sim.cluster.clients import Promises
@@ -33,17 +34,34 @@ class Checkers:
         self._shown: dict[tuple[int, int, tuple[TopicPartition, bytes], int], int] = {}
         self._deleted: dict[int, int] = {}
         self._looks = 0
+        self._acted: dict[int, SimNode] = {}
+        """Nodes that did something since the last look."""
+        for node in nodes:
+            node.acted = self._to_look_at
+        self._leads: dict[int, frozenset[TopicPartition]] = {}
+        """By node, the shards that it took itself to lead then."""
+        self._twice: frozenset[TopicPartition] = frozenset()
+        """Those of several."""
 
     def look(self) -> None:
-        self._read_zookeeper()
-        for node in self.nodes:
-            if node.alive:
-                self._leaders(node)
-                self._deletions(node)
-        self._one_lease()
+        """What has done nothing since it was looked at last is as it was; but leases end by the clock."""
+        if self._zxid < len(self.ensemble.history):
+            self._read_zookeeper()
+        if self._acted:
+            acted, self._acted = self._acted, {}
+            for node in acted.values():
+                if node.alive:
+                    self._leaders(node)
+                    self._deletions(node)
+                    self._shards(node)
+        if self._twice:
+            self._one_lease()
         self._looks += 1
         if self._looks % DEEP_EVERY == 0:
             self.logs_match()
+
+    def _to_look_at(self, node: SimNode) -> None:
+        self._acted[node.id] = node
 
     def end(self) -> None:
         self.logs_match()
@@ -180,16 +198,19 @@ class Checkers:
                         )
                         return
 
+    def _shards(self, node: SimNode) -> None:
+        leads = frozenset(unit for unit in node.replicas.leaders if unit.topic == OFFSETS)
+        if leads != self._leads.get(node.id):
+            self._leads[node.id] = leads
+            count = Counter(chain.from_iterable(self._leads.values()))
+            self._twice = frozenset(unit for unit, times in count.items() if times > 1)
+
     def _one_lease(self) -> None:
-        """9: no two nodes would answer for one shard."""
-        holders: dict[TopicPartition, list[str]] = {}
-        for node in self.nodes:
-            if node.alive and not node.frozen:
-                for unit in node.replicas.leaders:
-                    if unit.topic == OFFSETS and node.lease_holds(unit):
-                        holders.setdefault(unit, []).append(node.name)
-        for unit, names in holders.items():
-            self.world.census["leases"] += 1
+        """9: no two nodes would answer for one shard. Only who takes itself to lead it may."""
+        for unit in self._twice:
+            leaders = [node for node in self.nodes if node.alive and not node.frozen]
+            names = [node.name for node in leaders if node.lease_holds(unit)]
+            self.world.census["leases beside another leader"] += 1
             if len(names) > 1:
                 self._violated("OneCoordinator", f"{unit}: {names} hold a lease")
 

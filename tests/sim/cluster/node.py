@@ -105,6 +105,8 @@ class SimNode:
         self.life = 0
         self.alive = False
         self.frozen = False
+        self.acted: Callable[[SimNode], None] = lambda node: None
+        """Hears that it is about to do something: else it is as it was."""
         self.notes: list[effects.Note] = []
         self.rate = 1.0 + world.rng.uniform(-0.01, 0.01)
         self._backlog: list[Callable[[], None]] = []
@@ -125,6 +127,7 @@ class SimNode:
 
     def start(self) -> None:
         self.life += 1
+        self.acted(self)
         self.alive, self.frozen = True, False
         self.world.census["start"] += 1
         self._backlog, self._parked, self._requests = [], {}, {}
@@ -191,6 +194,7 @@ class SimNode:
         if self.frozen:
             self._backlog.append(action)
             return
+        self.acted(self)
         action()
 
     def failed(self, error: BaseException) -> None:
@@ -407,12 +411,23 @@ class SimNode:
         self.later(LAG_MS // 4, self._look)
 
     def _arm(self) -> None:
-        """Look again when the next parked fetch has waited long enough."""
-        next_ms = self.replicas.serving.next_ms(self.now())
-        if next_ms is None or self.now() < self._armed_ms <= next_ms:
+        """Look again when the next parked fetch has waited long enough, or a node may be asked again."""
+        now_ms = self.now()
+        due = [fetcher.next_ms() for fetcher in self.replicas.fetchers.values()]
+        due.append(self.replicas.serving.next_ms(now_ms))
+        next_ms = min((each for each in due if each is not None), default=None)
+        if next_ms is None:
             return
-        self._armed_ms = next_ms
-        self.later(max(1, next_ms - self.now()), self.settle)
+        at_ms = next_ms if next_ms > now_ms else now_ms + RETRY_MS
+        if now_ms < self._armed_ms <= at_ms:
+            return
+        self._armed_ms = at_ms
+        self.later(max(1, at_ms - now_ms), lambda: self._due(at_ms))
+
+    def _due(self, at_ms: int) -> None:
+        if self._armed_ms == at_ms:  # Another moment has not taken its place.
+            self._armed_ms = 0
+            self.settle()
 
     def _checkpoint(self) -> None:
         self.disk.checkpoint()
@@ -434,7 +449,6 @@ class SimNode:
             else:
                 self.replicas.answered(node, request, outcome, self.now())
             self.settle()
-            self.later(RETRY_MS, self.settle)
 
         self.ask(f"n{node}", request, fetched, by="fetch")
 

@@ -145,6 +145,7 @@ def election_document(one: pb.Election) -> dict[str, Any]:
             "to": each.to_offset,
             "records": each.records,
             "epochs": list(each.epochs),
+            "topic": each.topic or one.topic,
         }
         for each in one.lost
     ]
@@ -167,7 +168,7 @@ def election_document(one: pb.Election) -> dict[str, Any]:
 def lost_lines(elections: Iterable[pb.Election]) -> list[str]:
     """What unclean elections cost, a line for each log that was cut."""
     return [
-        f"{one.topic}-{one.partition}, epoch {one.leader_epoch}: node {each.node_id} gave up "
+        f"{each.topic or one.topic}-{one.partition}, epoch {one.leader_epoch}: node {each.node_id} gave up "
         f"{plural(each.records, 'record')} ({each.from_offset} to {each.to_offset - 1}, written in "
         f"epoch {', '.join(map(str, each.epochs))})"
         for one in elections

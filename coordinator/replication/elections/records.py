@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from muster.coordinator.cluster.controller.effects import Note
-from muster.coordinator.cluster.facts import TopicPartition, halves
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.replication.wire.words import Noted
 
@@ -122,7 +122,7 @@ def told(values: Iterable[bytes | None], topic: str = "") -> list[Told]:
                 lost[each] = None
     costs: dict[tuple[str, int], list[Lost]] = {}
     for each in lost:
-        costs.setdefault((each.unit, each.epoch), []).append(each)
+        costs.setdefault((led_as(each.unit), each.epoch), []).append(each)
     return [Told(one, tuple(costs.get(key, ()))) for key, one in reversed(found.items())]
 
 
@@ -135,6 +135,15 @@ def cost_of(values: Iterable[bytes | None], unit: TopicPartition, epoch: int) ->
         if isinstance(lost, Lost) and lost.epoch == epoch and lost.unit in most:
             most[lost.unit] = max(most[lost.unit], lost.records)
     return sum(most.values())
+
+
+def led_as(partition: str) -> str:
+    """The unit by whose name elections of a partition are told.
+
+    >>> led_as("__rebalances-7"), led_as("orders-eu-3")
+    ('__consumer_offsets-7', 'orders-eu-3')
+    """
+    return partition if topic_of(partition) != LEDGER else f"{OFFSETS}-{partition.rpartition('-')[2]}"
 
 
 def topic_of(unit: str) -> str:

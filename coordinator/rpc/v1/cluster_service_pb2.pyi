@@ -284,18 +284,20 @@ class ExplainElectionsRequest(_message.Message):
     def __init__(self, limit: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class LostRecords(_message.Message):
-    __slots__ = ("node_id", "from_offset", "to_offset", "records", "epochs")
+    __slots__ = ("node_id", "from_offset", "to_offset", "records", "epochs", "topic")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     from_offset: int
     to_offset: int
     records: int
     epochs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., records: _Optional[int] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
+    topic: str
+    def __init__(self, node_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., records: _Optional[int] = ..., epochs: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class Election(_message.Message):
     __slots__ = ("topic", "partition", "leader_epoch", "from_node_id", "to_node_id", "clean", "cause", "isr", "elr", "decided_ms", "took_ms", "lost")

@@ -175,5 +175,10 @@ def election(row: pb.Election, told: Told) -> None:
     row.elr.extend(one.elr)
     for each in told.lost:
         row.lost.add(
-            node_id=each.node, from_offset=each.start, to_offset=each.end, records=each.records, epochs=each.epochs
+            node_id=each.node,
+            from_offset=each.start,
+            to_offset=each.end,
+            records=each.records,
+            epochs=each.epochs,
+            topic=each.unit.rpartition("-")[0],
         )

@@ -165,7 +165,7 @@ def test_why_leaders_changed_and_what_it_cost(served: Served, capsys: pytest.Cap
     assert err == "orders-2, epoch 8: node 3 gave up 13 records (120 to 132, written in epoch 6, 7)\n"
     [told] = json.loads(run(capsys, "explain", "-o", "json")[1])
     assert (told["topic"], told["partition"], told["from"], told["took_ms"]) == ("orders", 2, 3, 1_240)
-    assert told["lost"] == [{"node": 3, "from": 120, "to": 133, "records": 13, "epochs": [6, 7]}]
+    assert told["lost"] == [{"node": 3, "from": 120, "to": 133, "records": 13, "epochs": [6, 7], "topic": "orders"}]
 
 
 def test_the_ledger_is_asked_of_a_node_that_has_it(served: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_an_election_and_what_it_cost() -> None:
     assert election_row(pb.Election(topic="t"))["lost"] is None
     document = election_document(ELECTION)
     assert (document["from"], document["took_ms"]) == (-1, 412)
-    assert document["lost"] == [{"node": 1, "from": 120, "to": 133, "records": 13, "epochs": [6, 7]}]
+    assert document["lost"] == [{"node": 1, "from": 120, "to": 133, "records": 13, "epochs": [6, 7], "topic": "orders"}]
     assert lost_lines([ELECTION, pb.Election(topic="t")]) == [
         "orders-3, epoch 8: node 1 gave up 13 records (120 to 132, written in epoch 6, 7)"
     ]

@@ -57,6 +57,13 @@ def test_what_was_lost_is_told_with_the_election_that_cost_it() -> None:
     ]
 
 
+def test_what_the_second_half_of_a_shard_lost_is_told_with_the_shard_s_election() -> None:
+    shard, ledger = TopicPartition(OFFSETS, 3), TopicPartition(LEDGER, 3)
+    cut = [record_of_lost(1, Undone(half, 40, 42, (6,), 8)) for half in (shard, ledger)]
+    (found,) = told([record_of(note(8, shard, Clean.UNCLEAN), 5).value, *(each.value for each in cut)], OFFSETS)
+    assert [each.unit for each in found.lost] == [f"{OFFSETS}-3", f"{LEDGER}-3"]
+
+
 def test_what_a_shard_lost_is_that_of_both_halves_and_once_whoever_cut_it() -> None:
     shard, ledger, other = (TopicPartition(*place) for place in ((OFFSETS, 3), (LEDGER, 3), (OFFSETS, 4)))
     cut = [

@@ -386,6 +386,9 @@ def edit_of(port: Port, key: int, version: int) -> Edit | None:
         return rewriting.described_cluster(version, port.places)
     if key == LIST_GROUPS:
         return rewriting.listed_groups(version, port.ours)
+    name = TABLE[key][0].name
+    if port.broker is None and name in rewriting.OF_EACH:
+        return rewriting.nothing_here(name, version)
     return None
 
 

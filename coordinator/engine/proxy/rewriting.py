@@ -35,6 +35,9 @@ MOST_BROKERS: Final = 10_000
 MOST_TAGS: Final = 10_000
 UNSUPPORTED_VERSION: Final = 35
 BROKER: Final = 4
+OF_EACH: Final = frozenset({"DescribeLogDirs", "ListTransactions"})
+"""What brokers tell of themselves alone."""
+NO_LOG_DIR: Final = "none"
 HIDDEN: Final = frozenset(
     {"listeners", "advertised.listeners", "controller.quorum.voters", "controller.quorum.bootstrap.servers",
      "zookeeper.connect", "host.name", "advertised.host.name"}
@@ -193,6 +196,20 @@ def listed_groups(version: int, ours: Callable[[str], bool]) -> Edit:
         return answer
 
     return whole("ListGroupsResponse", version, change)
+
+
+def nothing_here(name: str, version: int) -> Edit:
+    """What a node of Muster's tells where tools ask each node in turn for what it alone has: it has none. Passed on, it
+    would be the same as a broker's, twice."""
+
+    def change(answer: Any) -> Any:
+        if name == "DescribeLogDirs":  # an empty list is a refusal to Kafka's admin client
+            answer.results = [struct("DescribeLogDirsResponse.results")(log_dir=NO_LOG_DIR)]
+        else:
+            answer.transaction_states = []
+        return answer
+
+    return whole(f"{name}Response", version, change)
 
 
 def described_configs(answer: Any) -> Any:

@@ -59,4 +59,20 @@ ListPartitionReassignmentsResponse 0-0 flexible 0+
             replicas: [int32]
             adding_replicas: [int32]
             removing_replicas: [int32]
+
+DescribeLogDirsResponse 0-4 flexible 2+
+    throttle_time_ms: int32
+    error_code: int16 3+
+    results: []
+        error_code: int16
+        log_dir: string
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                partition_size: int64
+                offset_lag: int64
+                is_future_key: bool
+        total_bytes: int64 4+ = -1
+        usable_bytes: int64 4+ = -1
 """

@@ -102,4 +102,13 @@ DescribeTransactionsResponse 0-0 flexible 0+
         topics: []
             topic: string
             partitions: [int32]
+
+ListTransactionsResponse 0-1 flexible 0+
+    throttle_time_ms: int32
+    error_code: int16
+    unknown_state_filters: [string]
+    transaction_states: []
+        transactional_id: string
+        producer_id: int64
+        transaction_state: string
 """

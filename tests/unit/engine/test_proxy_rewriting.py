@@ -17,6 +17,7 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from tests.support.kafka.client import KEYS, frame
 
 REAL = "broker.of.somebody"
+KEYS_PASSED = {api.name: api.key for api, _ in TABLE.values()}
 BASE = 1_000
 
 
@@ -134,6 +135,24 @@ def test_coordinators_of_the_upstream_are_at_their_ports(
     told = decode_frame("FindCoordinatorResponse", version, body)
     row = told.coordinators[0] if version >= 4 else told
     assert (row.node_id, row.host, row.port, row.error_code) == place
+
+
+class OwnPortLike(PortLike):
+    broker = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("name", "version"), [*versions("DescribeLogDirs"), *versions("ListTransactions")])
+def test_what_each_broker_has_for_itself_is_told_once(name: str, version: int) -> None:
+    """Tools ask every node of the cluster in turn, and ours are among them (X4)."""
+    field = {"DescribeLogDirs": "results", "ListTransactions": "transaction_states"}[name]
+    row = struct(f"{name}Response.{field}")
+    answer = struct(f"{name}Response")(throttle_time_ms=7, **{field: [row(), row()]})
+    key, body = KEYS_PASSED[name], bytes_of(f"{name}Response", version, answer)
+    assert edit_of(PortLike(), key, version) is None  # type: ignore[arg-type]
+    told = decode_frame(f"{name}Response", version, edited(edit_of(OwnPortLike(), key, version), body))  # type: ignore[arg-type]
+    assert told.throttle_time_ms == 7
+    dirs = [(each.log_dir, each.topics) for each in getattr(told, field)]
+    assert dirs == ([("none", [])] if name == "DescribeLogDirs" else [])
 
 
 @pytest.mark.parametrize(("name", "version"), versions("DescribeConfigs"))

@@ -291,7 +291,10 @@ class Shifted(Clock):
         return super().now_ms() + self.shift_ms
 
 
-def test_g6_after_a_short_gap_of_the_lease_what_was_held_is_told() -> None:
+def test_g6_after_a_short_gap_of_the_lease_what_was_held_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And deadlines of members come later by as much: nobody was heard in it."""
+    moved: dict[int, int] = {}
+
     async def story(kafka: Kafka) -> None:
         one = kafka.node(1, heartbeat_ms=600_000)
         clock = one.clock = Shifted()
@@ -302,8 +305,10 @@ def test_g6_after_a_short_gap_of_the_lease_what_was_held_is_told() -> None:
             reading = asyncio.ensure_future(one.position("g1"))
             await one.changes(0.01)
             assert not reading.done(), "another may have it by now"
+            monkeypatch.setattr(one.engine, "moved", lambda shard, by_ms, now_ms: moved.update({shard: by_ms}))
             one.owning.step(ev.HeartbeatAnswered(clock.now_ms(), 0))
             assert (await reading).offsets["orders", 0].offset == 1
             assert not one.lost
+            assert (moved.keys(), min(moved.values()) >= 500) == (set(range(SHARDS)), True), moved
 
     run(story, session_ms=20_000)

@@ -1,5 +1,7 @@
 """A1 to A4: queues, requests, what is sent again, and how much may wait."""
 
+import pytest
+
 from muster.coordinator.ownership.appends import MAX_SEQUENCE, Appends, Broken, Done, Limits, Why
 from muster.coordinator.ownership.effects import AskLeaders, Produce
 from muster.coordinator.ownership.facts import Acked, Producer
@@ -34,11 +36,25 @@ def test_a1_shards_of_one_broker_leave_in_one_request_and_one_is_under_way() -> 
     assert [each.broker for each in sent(machine)] == [2]
 
 
-def test_a1_one_with_another_owner_breaks_alone() -> None:
+def test_a1_while_a_request_to_a_broker_is_under_way_nobody_of_its_shards_sends_another() -> None:
+    machine = appends({0: 1, 1: 1, 2: 2})
+    first = sent(machine)
+    machine.produced(1, next(each.request for each in first if each.broker == 1), {0: Acked(0), 1: Acked(0)}, 1)
+    machine.append(0, [(b"k", b"", None)], 1, 2)
+    [under_way] = sent(machine)
+    machine.append(1, [(b"k", b"", None)], 1, 2)
+    assert sent(machine) == []
+    machine.produced(1, under_way.request, {0: Acked(0)}, 2)
+    [after] = sent(machine)
+    assert [batch.shard for batch in after.batches] == [1]
+
+
+@pytest.mark.parametrize("code", [47, 90, 120])
+def test_f5_a1_one_with_another_owner_breaks_alone(code: int) -> None:
     machine = appends({0: 1, 1: 1})
     [request] = sent(machine)
-    outcomes = machine.produced(1, request.request, {0: Acked(47), 1: Acked(0, 3)}, 1)
-    assert outcomes[0] == Broken(0, Why.FENCED, 47)
+    outcomes = machine.produced(1, request.request, {0: Acked(code), 1: Acked(0, 3)}, 1)
+    assert outcomes[0] == Broken(0, Why.FENCED, code)
     assert isinstance(outcomes[1], Done)
     assert outcomes[1].offset == 3
 

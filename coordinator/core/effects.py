@@ -14,7 +14,7 @@ from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import Record
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
 from muster.coordinator.core.value import value
 from muster.coordinator.errors import ErrorCode
@@ -355,6 +355,7 @@ Reply: TypeAlias = (
     | OffsetFetchReply
     | OffsetDeleteReply
     | TxnOffsetCommitReply
+    | TxnWriteOverReply
     | DescribeReply
     | ListReply
     | DeleteReply

@@ -21,7 +21,7 @@ from muster.coordinator.core.requests.streams import Listen as Listen
 from muster.coordinator.core.requests.streams import StreamLost as StreamLost
 from muster.coordinator.core.requests.streams import TookOver as TookOver
 from muster.coordinator.core.rights import Rights, RightsAnew
-from muster.coordinator.core.txn.events import TxnEvent, TxnOffsetCommit
+from muster.coordinator.core.txn.events import TxnEvent, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
@@ -393,6 +393,7 @@ Request: TypeAlias = (
     | OffsetFetch
     | OffsetDelete
     | TxnOffsetCommit
+    | TxnWriteOver
     | DescribeGroup
     | ListGroups
     | DeleteGroup

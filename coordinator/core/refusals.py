@@ -11,8 +11,8 @@ from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
 from muster.coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
-from muster.coordinator.core.txn.events import TxnOffsetCommit
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
+from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
@@ -27,6 +27,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.OffsetFetch: effects.OffsetFetchReply,
     events.OffsetDelete: effects.OffsetDeleteReply,
     TxnOffsetCommit: TxnOffsetCommitReply,
+    TxnWriteOver: TxnWriteOverReply,
     events.DescribeGroup: effects.DescribeReply,
     events.ListGroups: effects.ListReply,
     events.DeleteGroup: effects.DeleteReply,

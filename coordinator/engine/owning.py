@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from muster.coordinator.core.events import Unload
+from muster.coordinator.core.events import Event, Unload
 from muster.coordinator.engine.reading import decoded, portion
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.takeovers import noted
+from muster.coordinator.engine.transactions.writing import Transactions
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import FENCED, Unreached, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
@@ -90,13 +91,15 @@ class Owning:
         self._behind: dict[int, int] = {}
         self._ahead: dict[int, tuple[int, Sequence[Seen]]] = {}
         """Of shards that are read: what was fetched and not looked at yet, and the offset from which on."""
+        self.transactions = Transactions(self, upstream, log, topic, wall_ms)
+        """Of clients, with positions in these shards."""
         self._engine: LedEngine
         self._wake: Callable[[], None]
 
     def start(self, engine: LedEngine, wake: Callable[[], None]) -> None:
         """wake: has the engine's driver take a turn, load, and tell what may be told, in the loop's next round."""
         self._engine, self._wake = engine, wake
-        self._begin(self._look_on())
+        self.begin(self._look_on())
 
     async def stop(self) -> None:
         """Nothing more is asked or told. What is under way may come to be."""
@@ -185,18 +188,18 @@ class Owning:
             producer = Producer(given.producer_id, given.epoch)
             self.step(ev.ProducerGiven(effect.shard, effect.request, given.code, producer))
 
-        self._ask(effect.shard, effect.request, ask())
+        self.ask(effect.shard, effect.request, ask())
 
     def _ask_end(self, effect: ef.AskEnd) -> None:
         place = (self._topic, effect.shard)
 
         async def ask() -> None:
-            leader = await self._leader(effect.shard)
+            leader = await self.leader(effect.shard)
             told = (await records.ends(self._upstream, leader, [place])).get(place, records.Written(7))
-            await self._told("ListOffsets", told.code)
+            await self.told("ListOffsets", told.code)
             self.step(ev.EndTold(effect.shard, effect.request, told.code, told.offset))
 
-        self._ask(effect.shard, effect.request, ask())
+        self.ask(effect.shard, effect.request, ask())
 
     def _fetch(self, effect: ef.Fetch) -> None:
         place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
@@ -209,12 +212,12 @@ class Owning:
                 await asyncio.sleep(0)
                 self._fetched(shard, request, ahead)
                 return
-            leader = await self._leader(shard)
+            leader = await self.leader(shard)
             told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
             if told is None:
                 self.step(ev.Failed(shard, request, "the answer leaves it out"))
                 return
-            await self._told("Fetch", told.code)
+            await self.told("Fetch", told.code)
             start = told.start_offset
             if told.code == records.OUT_OF_RANGE and start < 0:
                 start = await records.start_of(self._upstream, *place)
@@ -223,7 +226,7 @@ class Owning:
             else:
                 self.step(ev.Fetched(shard, request, told.code, (), effect.offset, start))
 
-        self._ask(shard, request, ask())
+        self.ask(shard, request, ask())
 
     def _fetched(self, shard: int, request: int, batches: Sequence[Seen]) -> None:
         """What came, as far as it is not too much for once."""
@@ -251,7 +254,7 @@ class Owning:
                 if result.code in FENCED:
                     self._on_fenced(shard)
 
-        self._begin(ask())
+        self.begin(ask())
 
     def _ask_leaders(self, effect: ef.AskLeaders) -> None:
         async def ask() -> None:
@@ -264,9 +267,9 @@ class Owning:
             parts = () if topic is None else topic.parts
             self.step(ev.Leaders(effect.request, {shard: view.leader(self._topic, shard) for shard in parts}))
 
-        self._begin(ask())
+        self.begin(ask())
 
-    async def _leader(self, shard: int) -> int:
+    async def leader(self, shard: int) -> int:
         """Whoever leads the shard's partition, asked for if nobody is known to. Raises UpstreamError."""
         try:
             return self._upstream.leader(self._topic, shard)
@@ -274,27 +277,32 @@ class Owning:
             await self._upstream.refresh([self._topic])
             return self._upstream.leader(self._topic, shard)
 
-    async def _told(self, api: str, code: int) -> None:
+    async def told(self, api: str, code: int) -> None:
         """A leader that says no may not lead any more: who does is learned before it is asked again."""
         self._upstream.count(api, code)
         if code:
             await self._upstream.refresh([self._topic])
 
-    def _ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
+    def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
         async def asked() -> None:
             try:
                 await asking
             except (UpstreamError, StorageError) as error:
                 if isinstance(error, Unreached):
-                    await self._look_who_leads()
+                    await self.look_who_leads()
                 self.step(ev.Failed(shard, request, str(error)))
 
-        self._begin(asked())
+        self.begin(asked())
 
-    async def _look_who_leads(self) -> None:
+    async def look_who_leads(self) -> None:
         """Whoever was asked is gone, or silent: another may lead by now."""
         with suppress(UpstreamError):
             await self._upstream.refresh([self._topic])
+
+    def submit(self, shard: int, event: Event) -> None:
+        """To the engine, at once: its turn comes in the loop's next round."""
+        self._engine.submit(shard, event)
+        self._wake()
 
     # -- what is to be done: in the engine ----------------------------------------------------------------------------
 
@@ -345,6 +353,8 @@ class Owning:
         self._finishing.pop(effect.shard, None)
         self._ahead.pop(effect.shard, None)
         self._log.let_go(effect.shard)
+
+        self.transactions.gone(effect.shard)
 
         def unload() -> None:
             self._engine.leave(effect.shard, effect.why, self._clock_ms())
@@ -402,7 +412,7 @@ class Owning:
             each()
         self._wake()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -426,6 +436,12 @@ PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
     ef.LetGo: Owning._let_go,
     ef.Produce: Owning._produce,
     ef.AskLeaders: Owning._ask_leaders,
+    ef.WriteTxn: lambda owning, effect: owning.transactions.write(effect),
+    ef.AskProducer: lambda owning, effect: owning.transactions.ask_producer(effect),
+    ef.TxnOutcome: lambda owning, effect: owning.transactions.outcome(effect),
+    ef.Follow: lambda owning, effect: owning.transactions.following.follow(effect),
+    ef.Waits: lambda owning, effect: owning.transactions.waits(effect),
+    ef.Ended: lambda owning, effect: owning.transactions.ended(effect),
     ef.Stop: lambda owning, effect: owning._on_stop(effect.sentence),
     ef.WakeAt: Owning._wake_at,
 }

@@ -24,7 +24,11 @@ def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
     if batch.wire is None:
         codec = CODEC if batch.size >= COMPRESSED_FROM else "none"
         batch.wire = encode_written(
-            batch.records, timestamp_ms, producer=(*batch.producer, batch.sequence), codec=codec
+            batch.records,
+            timestamp_ms,
+            producer=(*batch.producer, batch.sequence),
+            codec=codec,
+            transactional=bool(batch.transactional_id),
         )
     return batch.wire
 

@@ -143,6 +143,8 @@ class Peer:
     """Both in one, such as `librdkafka 2.16.0`."""
     identity: Identity = SOMEBODY
     """Who it is, once it has shown that; until then nobody in particular, at its address."""
+    stands_for: int | None = None
+    """The broker of another cluster whose port it has come to; None: this node's own."""
     login: Any = None
     """Its `connections.login.Login`, where its listener asks for one."""
 

@@ -174,10 +174,10 @@ class Appends:
         queue = self._queues.get(shard)
         return queue is None or (queue.flight is None and not queue.waiting)
 
-    def has_room(self, shard: int) -> bool:
-        """A3: whether more may be decided for the shard."""
+    def has_room(self, shard: int, beside: int = 0) -> bool:
+        """A3: whether more may be decided for the shard. beside: bytes that are under way elsewhere."""
         queue = self._queues.get(shard)
-        return queue is None or queue.unacked < self._limits.unacked_bytes
+        return queue is None or queue.unacked + beside < self._limits.unacked_bytes
 
     def unacked(self, shard: int) -> int:
         """Bytes."""

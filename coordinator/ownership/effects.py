@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from muster.coordinator.ownership.facts import Batch, Owner, Record
+from muster.coordinator.ownership.facts import Batch, Owner, Producer, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,69 @@ class AskLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteTxn:
+    """E2: one Produce request of this one batch, acks=all, with its client's transactional id, at the partition's
+    leader. -> TxnAnswered, Failed."""
+
+    shard: int
+    request: int
+    batch: Batch
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskProducer:
+    """E3: DescribeProducers at the partition's leader. -> ProducerTold, Failed."""
+
+    shard: int
+    request: int
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOutcome:
+    """What became of the `AppendTxn` of this token: Kafka's code; 0: it is in the log, at this offset and the next
+    ones, and waits for its marker."""
+
+    shard: int
+    token: int
+    code: int
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """E4: Fetch from `offset` on, as `Fetch` does, and wait a while for something to come. -> Fetched, Failed."""
+
+    shard: int
+    request: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """E4: these were met in the log, and their producer's transaction has no marker. Comes before the shard's `Serve`,
+    and is to be told before anybody asks for positions."""
+
+    shard: int
+    producer_id: int
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """E4: the log has the marker of a transaction that was open. records: those of it that count from here on, oldest
+    first; of one that aborts none do."""
+
+    shard: int
+    producer: Producer
+    committed: bool
+    records: Sequence[Record]
+    offset: int
+    """The marker's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """F2: this process must end, with exit code 5."""
 
@@ -179,6 +242,12 @@ Effect: TypeAlias = (
     | LetGo
     | Produce
     | AskLeaders
+    | WriteTxn
+    | AskProducer
+    | TxnOutcome
+    | Follow
+    | Waits
+    | Ended
     | Stop
     | WakeAt
 )

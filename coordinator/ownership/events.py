@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, NewRecord, Producer, Trouble
+from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, Client, NewRecord, Producer, Trouble
 from muster.coordinator.ownership.voids import Seen
 
 
@@ -157,6 +157,33 @@ class ProduceLost:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TxnAnswered:
+    """Produce's answer about a client's batch, and the offset of its first record; -1: not told."""
+
+    shard: int
+    request: int
+    code: int
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerTold:
+    """DescribeProducers' answer about one producer; all of it -1: the broker knows nothing of it. open_at: the offset
+    where its open transaction begins; -1: it has none."""
+
+    shard: int
+    request: int
+    code: int
+    epoch: int = -1
+    last_sequence: int = -1
+    open_at: int = -1
+
+
+Answer: TypeAlias = ProducerGiven | EndTold | Fetched | Applied | Failed | TxnAnswered | ProducerTold
+"""To what was asked for one shard."""
+
+
 # The node's own.
 
 
@@ -174,11 +201,15 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignSeen:
-    """Somebody read the shard's partition past what its owner had read, and met these batches (E4)."""
+class AppendTxn:
+    """Write these in a client's name (E2): they were allowed to be in its transaction. token: repeated by the
+    `TxnOutcome`, which does not come where the shard goes before (`Unload`). size: of the keys and values, in bytes."""
 
     shard: int
-    batches: Sequence[Seen]
+    token: int
+    client: Client
+    records: Sequence[NewRecord]
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +235,9 @@ Event: TypeAlias = (
     | Produced
     | ProduceLost
     | Append
-    | ForeignSeen
+    | AppendTxn
+    | TxnAnswered
+    | ProducerTold
     | Tick
 )
 

@@ -155,17 +155,32 @@ def read_owner(record: Record) -> Owner | None:
         return None
 
 
+class Client(NamedTuple):
+    """A client's producer, in whose name positions are written (E2)."""
+
+    transactional_id: str
+    producer: Producer
+
+
 class Batch:
     """Records that are appended as one, under the numbers of their shard's producer (A1, A2).
 
     sequence: of its first record. position: how many of the shard's appends are acknowledged once it is. wire: its
-    bytes; None until it was sent for the first time. The very same bytes are sent again.
+    bytes; None until it was sent for the first time. The very same bytes are sent again. transactional_id: of the
+    client whose producer this is; empty: it is the shard's.
     """
 
-    __slots__ = ("position", "producer", "records", "sequence", "shard", "size", "wire")
+    __slots__ = ("position", "producer", "records", "sequence", "shard", "size", "transactional_id", "wire")
 
     def __init__(
-        self, shard: int, producer: Producer, sequence: int, records: Sequence[NewRecord], size: int, position: int
+        self,
+        shard: int,
+        producer: Producer,
+        sequence: int,
+        records: Sequence[NewRecord],
+        size: int,
+        position: int,
+        transactional_id: str = "",
     ) -> None:
         self.shard = shard
         self.producer = producer
@@ -173,6 +188,7 @@ class Batch:
         self.records = records
         self.size = size
         self.position = position
+        self.transactional_id = transactional_id
         self.wire: bytes | None = None
 
 

@@ -8,6 +8,7 @@ from muster.coordinator.ownership.appends import Done, Outcome
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Effect, LetGo, Released, Stop, WakeAt
 from muster.coordinator.ownership.facts import NEVER, Trouble
+from muster.coordinator.ownership.following import Following
 from muster.coordinator.ownership.ground import Ground, Settings
 from muster.coordinator.ownership.stages import SERVING, Stage
 from muster.coordinator.ownership.taking import Taking
@@ -64,11 +65,23 @@ class Shards:
 
     def has_room(self, shard: int) -> bool:
         """A3: whether more may be decided for the shard; if not: COORDINATOR_LOAD_IN_PROGRESS (14)."""
-        return self._ground.appends.has_room(shard)
+        following = self._following(shard)
+        beside = 0 if following is None else following.writes.size
+        return self._ground.appends.has_room(shard, beside)
 
     def unacked(self, shard: int) -> int:
         """Bytes."""
-        return self._ground.appends.unacked(shard)
+        following = self._following(shard)
+        return self._ground.appends.unacked(shard) + (0 if following is None else following.writes.size)
+
+    def open_transactions(self, shard: int) -> int:
+        """E4: of clients, whose markers are waited for."""
+        following = self._following(shard)
+        return 0 if following is None else following.open
+
+    def _following(self, shard: int) -> Following | None:
+        taking = self._takings.get(shard)
+        return None if taking is None else taking.following
 
     def served(self) -> list[int]:
         """The shards whose engine is loaded: their answers may leave while the lease holds."""
@@ -137,7 +150,7 @@ class Shards:
         if event.another:
             self._ground.losses.forget()
 
-    def _answer(self, event: ev.ProducerGiven | ev.EndTold | ev.Fetched | ev.Applied | ev.Failed) -> None:
+    def _answer(self, event: ev.Answer) -> None:
         taking = self._takings.get(event.shard)
         if taking is not None:
             taking.heard(event)
@@ -157,10 +170,11 @@ class Shards:
             if taking is not None:
                 taking.outcome(outcome)
 
-    def _foreign(self, event: ev.ForeignSeen) -> None:
+    def _append_txn(self, event: ev.AppendTxn) -> None:
+        """Of a shard that goes, or is not there yet, nothing is written: whoever asked hears `Unload`, or has."""
         taking = self._takings.get(event.shard)
-        if taking is not None:
-            taking.foreign(list(event.batches))
+        if taking is not None and taking.following is not None:
+            taking.following.append(event)
 
     def _tick(self, event: ev.Tick) -> None:
         """The moment that was wished for has come, or nearly: what is not due yet is wished for again."""
@@ -228,6 +242,8 @@ HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
         event.broker, event.request, event.detail, shards._ground.now_ms
     ),
     ev.Append: Shards._append,
-    ev.ForeignSeen: Shards._foreign,
+    ev.AppendTxn: Shards._append_txn,
+    ev.TxnAnswered: Shards._answer,
+    ev.ProducerTold: Shards._answer,
     ev.Tick: Shards._tick,
 }

@@ -7,25 +7,15 @@ lease; nothing is begun or written without one.
 
 from collections.abc import Callable
 
+from muster.coordinator.ownership import effects as ef
+from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Broken, Done, Why, back_off
 from muster.coordinator.ownership.causes import cause_of
-from muster.coordinator.ownership.effects import (
-    Apply,
-    AskEnd,
-    Fetch,
-    Finish,
-    InitProducer,
-    Refuse,
-    Released,
-    Report,
-    Serve,
-    Unload,
-)
-from muster.coordinator.ownership.events import Applied, EndTold, Failed, Fetched, ProducerGiven, trouble_of
 from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, Trouble, owner_record
+from muster.coordinator.ownership.following import Following
 from muster.coordinator.ownership.ground import Ground
 from muster.coordinator.ownership.stages import READING, SERVING, Stage
-from muster.coordinator.ownership.voids import Replay, Seen, Truth
+from muster.coordinator.ownership.voids import Replay, Truth
 
 OFFSET_OUT_OF_RANGE = 1
 LOOK_AGAIN_MS = 5_000
@@ -41,6 +31,7 @@ class Taking:
     def __init__(self, shard: int, ground: Ground) -> None:
         self.shard = shard
         self.stage = Stage.READ
+        self.following: Following | None = None
         self._ground = ground
         self._dealt_ms = ground.now_ms
         self._deal = ground.deal
@@ -73,19 +64,21 @@ class Taking:
 
     # What is heard.
 
-    def heard(self, event: ProducerGiven | EndTold | Fetched | Applied | Failed) -> None:
+    def heard(self, event: ev.Answer) -> None:
         """An answer; one that nobody waits for is dropped."""
-        if event.request != self._request:
+        if self.following is not None:
+            self._heard_beside(self.following, event)
+        if event.request != self._request or isinstance(event, ev.ProducerTold | ev.TxnAnswered):
             return
         self._request = 0
-        self.trouble = trouble_of(event)
-        if isinstance(event, Fetched):
+        self.trouble = ev.trouble_of(event)
+        if isinstance(event, ev.Fetched):
             self._fetched(event)
-        elif isinstance(event, Applied):
+        elif isinstance(event, ev.Applied):
             self._serve()
-        elif isinstance(event, Failed) or event.code:
+        elif isinstance(event, ev.Failed) or event.code:
             self._again()
-        elif isinstance(event, EndTold):
+        elif isinstance(event, ev.EndTold):
             self._tries, self._upto = 0, event.offset
             self._fetch()
         else:
@@ -104,23 +97,29 @@ class Taking:
         if self.stage is Stage.OWN:
             self._owned(outcome.offset)
         elif outcome.batch.position and self.stage in SERVING:
-            self._ground.out.append(Released(self.shard, outcome.batch.position))
+            self._ground.out.append(ef.Released(self.shard, outcome.batch.position))
+        if self.following is not None and outcome.offset >= 0:
+            self.following.acked(outcome.offset + len(outcome.batch.records))
         if self.stage is Stage.REPAIR and self._ground.appends.is_empty(self.shard):
             self._finish()
 
-    def foreign(self, batches: list[Seen]) -> None:
-        """What somebody read behind all that this owner had read (F5)."""
-        if self.stage in SERVING:
-            self._replay.take_all(batches)
-            if not self._is_newest():
-                self._drop(f"node {self._other()} has written a newer owner record", other=self._replay.owner)
-                self._proof_ms = self._ground.now_ms
+    def _heard_beside(self, following: Following, event: ev.Answer) -> None:
+        """E3, E4. Whoever reads on may find that somebody else owns the shard (F5)."""
+        if isinstance(event, ev.ProducerGiven | ev.EndTold | ev.Applied):
+            return
+        if why := following.heard(event):
+            self._drop(why, again=True)
+        elif not self._is_newest():
+            self._drop(f"node {self._other()} has written a newer owner record", other=self._replay.owner)
+            self._proof_ms = self._ground.now_ms
 
     def look(self) -> None:
         """Time went by, or the lease came or went."""
         ground = self._ground
         if self.stage in SERVING:
             self._look_at_lease()
+        if self.following is not None and (why := self.following.look()):
+            self._drop(why, again=True)
         if self.stage is Stage.SERVE and self._refresh_ms is not None and self._refresh_ms <= ground.now_ms:
             self._keep()
         if self._then is not None and self._then_ms <= ground.now_ms and self._is_allowed():
@@ -128,6 +127,10 @@ class Taking:
             then()
 
     def wish(self) -> int | None:
+        own, beside = self._wish(), None if self.following is None else self.following.wish()
+        return own if beside is None or (own is not None and own < beside) else beside
+
+    def _wish(self) -> int | None:
         if self.stage is Stage.SERVE and self._gap_ms is not None:
             return self._gap_ms + SHORT_GAP_MS
         if self._then is not None:
@@ -150,7 +153,7 @@ class Taking:
 
     def _ask_end(self) -> None:
         self._request = self._ground.number()
-        self._ground.out.append(AskEnd(self.shard, self._request))
+        self._ground.out.append(ef.AskEnd(self.shard, self._request))
 
     def _fetch(self) -> None:
         """The next part of what is wanted; on to the next stage where there is nothing more."""
@@ -159,9 +162,9 @@ class Taking:
             self._read_all()
             return
         self._request = self._ground.number()
-        self._ground.out.append(Fetch(self.shard, self._request, at, self._upto))
+        self._ground.out.append(ef.Fetch(self.shard, self._request, at, self._upto))
 
-    def _fetched(self, event: Fetched) -> None:
+    def _fetched(self, event: ev.Fetched) -> None:
         if event.code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(event.start_offset)
         elif event.code:
@@ -174,7 +177,7 @@ class Taking:
             before = self._replay.position
             records = self._replay.take_all(event.batches)
             if records:
-                self._ground.out.append(Apply(self.shard, records, not self._applied))
+                self._ground.out.append(ef.Apply(self.shard, records, not self._applied))
                 self._applied = True
             self._goes_on(self._replay, before, event.next_offset)
 
@@ -231,9 +234,9 @@ class Taking:
             self._then, self._then_ms = self._init, NEVER
             return
         self._request = self._ground.number()
-        self._ground.out.append(InitProducer(self.shard, self._request))
+        self._ground.out.append(ef.InitProducer(self.shard, self._request))
 
-    def _own(self, given: ProducerGiven) -> None:
+    def _own(self, given: ev.ProducerGiven) -> None:
         ground, before = self._ground, self._replay.owner
         settings = ground.settings
         self.stage = Stage.OWN
@@ -312,14 +315,14 @@ class Taking:
     def _finish(self) -> None:
         self.stage = Stage.FINISH
         self._request = self._ground.number()
-        self._ground.out.append(Finish(self.shard, self._request))
+        self._ground.out.append(ef.Finish(self.shard, self._request))
 
     def _serve(self) -> None:
         assert self._owner is not None
         ground, replay = self._ground, self._replay
         self.stage = Stage.SERVE
         self._refresh_ms = ground.now_ms + ground.settings.owner_refresh_ms
-        report = Report(
+        report = ef.Report(
             self._owner,
             replay.before,
             cause_of(replay.before, ground.settings.node, ground.settings.instance, self._deal),
@@ -332,7 +335,8 @@ class Taking:
             tuple(replay.pending),
             ground.gave_up.pop(self.shard, ""),
         )
-        ground.out.append(Serve(self.shard, report))
+        self.following = Following(self.shard, ground, replay)
+        ground.out.append(ef.Serve(self.shard, report))
 
     def _look_at_lease(self) -> None:
         ground = self._ground
@@ -350,13 +354,16 @@ class Taking:
     def leave(self) -> None:
         """F8. `is_gone` tells when it is done."""
         if self.stage is Stage.SERVE:
-            self._ground.out.append(Refuse(self.shard))
+            self._ground.out.append(ef.Refuse(self.shard))
             self.stage = Stage.LEAVE
 
     @property
     def may_go(self) -> bool:
         """F8: nothing is to be waited for any more before the shard is let go of."""
-        return self.stage is not Stage.LEAVE or not self._ground.may_write or self._ground.appends.is_empty(self.shard)
+        if self.stage is not Stage.LEAVE or not self._ground.may_write:
+            return True
+        writes = self.following is not None and not self.following.writes.is_empty
+        return not writes and self._ground.appends.is_empty(self.shard)
 
     def end(self, why: str) -> None:
         """The shard is not this node's any more."""
@@ -415,11 +422,12 @@ class Taking:
 
     def _forget(self, why: str, *, again: bool, other: Owner | None) -> None:
         self._ground.appends.close(self.shard)
+        self.following = None
         self._request, self._then = 0, None
         if self.stage in SERVING:
             self._ground.gave_up[self.shard] = why
         if self._applied or self.stage in SERVING or self.stage is Stage.FINISH:
-            self._ground.out.append(Unload(self.shard, why, again, other))
+            self._ground.out.append(ef.Unload(self.shard, why, again, other))
         self._applied = False
         if self.stage in SERVING or self.stage is Stage.FINISH:
             self.stage = Stage.INIT

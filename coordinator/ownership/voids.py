@@ -64,6 +64,8 @@ class Replay:
             return self._ended(batch.producer.id, committed=batch.marker)
         records = batch.records
         if batch.transactional:
+            if not records:  # all that a cleaner left of one, which may have ended long ago
+                return ()
             waiting = self.pending.setdefault(batch.producer.id, {})
             waiting.update((record.key, record) for record in records if record.key is not None)
             return ()

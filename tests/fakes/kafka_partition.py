@@ -31,6 +31,11 @@ class Known:
     def last(self) -> int | None:
         return self.batches[-1][1] if self.batches else None
 
+    @property
+    def told(self) -> tuple[int, int, int]:
+        """By DescribeProducers: epoch, last sequence, where its open transaction begins."""
+        return self.epoch, -1 if self.last is None else self.last, -1 if self.open_at is None else self.open_at
+
 
 @dataclass(slots=True)
 class Stored:

@@ -9,7 +9,7 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event
-from muster.coordinator.core.txn.events import TxnOffsetCommit
+from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
@@ -104,6 +104,7 @@ def example(kind: type[events.Request]) -> events.Request:
         events.OffsetFetch: fetch(1),
         events.OffsetDelete: events.OffsetDelete(1, "g", ()),
         TxnOffsetCommit: TxnOffsetCommit(1, "g", "", None, -1, {}),
+        TxnWriteOver: TxnWriteOver(1, "g", 0),
         events.DescribeGroup: events.DescribeGroup(1, "g"),
         events.ListGroups: events.ListGroups(1),
         events.DeleteGroup: events.DeleteGroup(1, "g"),

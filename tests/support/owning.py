@@ -7,7 +7,7 @@ from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.deal import Deal, NodeDealt
-from muster.coordinator.ownership.facts import Acked
+from muster.coordinator.ownership.facts import Acked, Client
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
@@ -36,6 +36,7 @@ class OwningNode:
         self.state: dict[bytes, bytes] = {}
         self.codes: dict[type, int] = {}
         self.position = 0
+        self.tokens = 0
 
     def tell(self, *events: ev.Event) -> None:
         for event in events:
@@ -64,6 +65,12 @@ class OwningNode:
         self.state[key] = value
         self.tell(ev.Append(shard, [(key, value, None)], len(key) + len(value), self.position))
         return self.position
+
+    def commits(self, client: Client, key: bytes, value: bytes, shard: int = 0) -> int:
+        """Positions in a client's transaction: the token."""
+        self.tokens += 1
+        self.tell(ev.AppendTxn(shard, self.tokens, client, [(key, value, None)], len(key) + len(value)))
+        return self.tokens
 
     def releases(self) -> None:
         """What was held back, and what follows from it."""
@@ -107,6 +114,36 @@ class OwningNode:
             self.tell(ev.Produced(effect.broker, effect.request, self.produce(effect, code)))
         elif isinstance(effect, fx.Unload):
             self.state, self.position = {}, 0
+        else:
+            self.perform_for_clients(effect, code)
+
+    def perform_for_clients(self, effect: Any, code: int) -> None:
+        kafka = self.kafka
+        if isinstance(effect, fx.WriteTxn):
+            self.write(effect, code)
+        elif isinstance(effect, fx.AskProducer):
+            known = kafka.partitions[effect.shard].producers.get(effect.producer_id)
+            told = () if known is None else known.told
+            self.tell(ev.ProducerTold(effect.shard, effect.request, code, *told))
+        elif isinstance(effect, fx.Follow):
+            batches, end = kafka.partitions[effect.shard].fetch(effect.offset, 3)
+            self.tell(ev.Fetched(effect.shard, effect.request, code, batches, end))
+        elif isinstance(effect, fx.Ended):
+            for record in effect.records:
+                assert record.key is not None
+                assert record.value is not None
+                self.state[record.key] = record.value
+
+    def write(self, effect: fx.WriteTxn, code: int = 0) -> None:
+        batch, partition = effect.batch, self.kafka.partitions[effect.shard]
+        pairs = [(key, value) for key, value, _ in batch.records]
+        acked = Acked(code)
+        if not code:
+            acked = partition.append(
+                batch.producer, batch.sequence, pairs, self.kafka.now_ms, transactional=bool(batch.transactional_id)
+            )
+            partition.commit()
+        self.tell(ev.TxnAnswered(effect.shard, effect.request, acked.code, acked.offset))
 
     def produce(self, effect: fx.Produce, code: int = 0) -> dict[int, Acked]:
         """What the brokers make of it."""

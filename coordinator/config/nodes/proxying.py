@@ -64,6 +64,11 @@ class ProxySettings(BaseModel):
         "kafka.listeners.",
         json_schema_extra={"allowed": f"a host's name with {ID} in it, or nothing"},
     )
+    engine_kafka_transactions: bool = Field(
+        default=True,
+        alias="engine.kafka.transactions",
+        description="Whether transactions of clients may have positions of Muster's groups in them.",
+    )
 
     @property
     def broker_ports(self) -> range:

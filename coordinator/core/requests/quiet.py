@@ -20,6 +20,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.state import ShardState
+from muster.coordinator.core.txn.events import TxnWriteOver
 
 READS = (
     OffsetFetch,
@@ -32,6 +33,7 @@ READS = (
     DescribeHolds,
     DescribeCanary,
     Hello,
+    TxnWriteOver,
 )
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 

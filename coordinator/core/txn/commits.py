@@ -13,7 +13,7 @@ from muster.coordinator.core.requests.offsets import utf16_length
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
 from muster.coordinator.core.txn.pending import Place
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import NO_TOPIC_ID, GroupState, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -82,13 +82,14 @@ def written(event: TxnOffsetsWritten, step: Step) -> None:
 
 
 def write_over(event: TxnWriteOver, step: Step) -> None:
-    step.state.pending.writing.pop(event.request_id, None)
+    step.state.pending.writing.pop(event.of, None)
+    step.reply(event.request_id, TxnWriteOverReply())
 
 
 def ended(event: TxnEnded, step: Step) -> None:
     """The log has it already: nothing is written. Positions of topics that went meanwhile go after them."""
     state = step.state
-    waiting = state.pending.ended(event.producer_id)
+    waiting = state.pending.ended(event.producer_id, event.at)
     if not event.committed:
         return
     topics: set[str] = set()

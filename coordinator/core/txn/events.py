@@ -1,8 +1,8 @@
 """What happens to positions that a transaction will commit, or not.
 
 A commit has two parts, for the log may refuse a producer what its group allows it. `TxnOffsetCommit` asks whether it
-may be; who writes then tells by `TxnOffsetsWritten` what came of it, and ends it by `TxnWriteOver` in any case. What a
-marker says comes as `TxnEnded`.
+may be; who writes then tells by `TxnOffsetsWritten` what came of it, and ends it by `TxnWriteOver` in any case, whose
+answer comes before the producer's. What a marker says comes as `TxnEnded`.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 from muster.coordinator.core.types import Position, RequestId, StoredOffset
 from muster.coordinator.core.value import value
+
+END = 1 << 62
+"""An offset behind all others."""
 
 Place: TypeAlias = tuple[str, int]
 Key: TypeAlias = tuple[str, str, int]
@@ -47,20 +50,31 @@ class TxnOffsetsWritten:
 
 @value
 class TxnWriteOver:
-    """What `TxnOffsetCommit` allowed is written, or never will be."""
+    """What the `TxnOffsetCommit` of that id allowed is written, or never will be.
+
+    A request, for the sake of its answer: as any, it is told once all that was decided before is in the log. Who hears
+    it, and ends his transaction then, has his marker behind all that was decided without knowing of his positions; so
+    whoever reads the log up to the marker sees which of them something later was written over.
+    """
 
     request_id: RequestId
+    group_id: str
+    of: RequestId
 
 
 @value
 class TxnEnded:
     """A producer's transaction has its marker. `counts`: what of it nothing later in the log is written over, as far as
-    whoever reads it can tell; None: all. What was decided here since, and is not in the log yet, is known here."""
+    whoever reads it can tell; None: all. What was decided here since, and is not in the log yet, is known here.
+
+    `at`: the marker's offset. What lies behind it is of the producer's next transaction: who heard that his transaction
+    is ended may write into the next one before the marker is read."""
 
     producer_id: int
     epoch: int
     committed: bool
     counts: frozenset[Key] | None = None
+    at: int = END
 
 
-TxnEvent: TypeAlias = TxnOffsetsWritten | TxnWriteOver | TxnEnded
+TxnEvent: TypeAlias = TxnOffsetsWritten | TxnEnded

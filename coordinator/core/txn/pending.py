@@ -17,7 +17,8 @@ class Waiting(NamedTuple):
     at: int
 
 
-OfGroups: TypeAlias = dict[str, dict[Place, Waiting]]
+OfGroups: TypeAlias = dict[str, dict[Place, tuple[Waiting, ...]]]
+"""By group and place, in the order of the log: the end of one transaction may be read when the next has begun."""
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class Pending:
 
     def __len__(self) -> int:
         """Positions."""
-        waiting = sum(len(offsets) for groups in self.of.values() for offsets in groups.values())
+        all_groups = (offsets for groups in self.of.values() for offsets in groups.values())
+        waiting = sum(len(each) for offsets in all_groups for each in offsets.values())
         return waiting + sum(len(places) for _, places in self.writing.values())
 
     def unstable(self, group_id: str) -> set[Place]:
@@ -46,11 +48,19 @@ class Pending:
 
     def written(self, producer_id: int, group_id: str, offsets: Mapping[Place, StoredOffset], at: int) -> None:
         waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
-        waiting.update({place: Waiting(value, at + number) for number, (place, value) in enumerate(offsets.items())})
+        for number, (place, value) in enumerate(offsets.items()):
+            waiting[place] = (*waiting.get(place, ()), Waiting(value, at + number))
 
-    def ended(self, producer_id: int) -> OfGroups:
-        """What waited for this producer, and does so no longer."""
-        return self.of.pop(producer_id, {})
+    def ended(self, producer_id: int, before: int) -> dict[str, dict[Place, Waiting]]:
+        """What waited for this producer, at places before that offset, and does so no longer: the newest of each."""
+        ended: dict[str, dict[Place, Waiting]] = {}
+        for group_id, offsets in self.of.pop(producer_id, {}).items():
+            for place, each in offsets.items():
+                if over := [one for one in each if one.at < before]:
+                    ended.setdefault(group_id, {})[place] = over[-1]
+                if left := each[len(over) :]:
+                    self.of.setdefault(producer_id, {}).setdefault(group_id, {})[place] = left
+        return ended
 
     def overtaken(self, group_id: str, places: Mapping[Place, int] | Iterable[Place]) -> None:
         """These were written anew, behind all that waits; or, where offsets are told, behind what is before those. What
@@ -60,8 +70,10 @@ class Pending:
             waiting = groups.get(group_id)
             for place in places if waiting else ():
                 assert waiting is not None
-                if place in waiting and (befores is None or waiting[place].at < befores[place]):
-                    del waiting[place]
+                before = 0 if befores is None else befores[place]
+                left = tuple(each for each in waiting.pop(place, ()) if befores is not None and each.at >= before)
+                if left:
+                    waiting[place] = left
 
     def overtaken_by(self, record: Record) -> None:
         """A fact is decided, and comes into the log behind all that is there."""

@@ -1,4 +1,4 @@
-"""The answer to `TxnOffsetCommit`."""
+"""The answers to `TxnOffsetCommit` and `TxnWriteOver`."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -17,3 +17,11 @@ class TxnOffsetCommitReply:
     message: str = ""
     partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
     kept: Mapping[tuple[str, int], StoredOffset] = field(default_factory=dict)
+
+
+@value
+class TxnWriteOverReply:
+    """All that was decided before is in the log."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""

@@ -65,6 +65,7 @@ class Passage(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._peer.stands_for = self._port.broker
         if self._let_in and self._port.broker is not None:
             try:
                 self._upstream()

@@ -18,7 +18,10 @@ WRITE: Final = "write"
 READ: Final = "read"
 MEMBER: Final = "member"
 BEAT: Final = "beat"
-"""Purposes."""
+FOLLOW: Final = "follow"
+CLIENTS: Final = tuple(f"clients-{number}" for number in range(4))
+"""Purposes. What is written in clients' names has several: each is a request of its own, and a broker begins with the
+next one of a connection when it has answered the one before."""
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0

@@ -1,18 +1,30 @@
 """Producer ids and their epochs, and the partitions of clients' transactions."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, TRANSACTION, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
+COORDINATOR_NOT_AVAILABLE: Final = 15
+
 TRANSACTION_MS: Final = 60_000
 """Of a transaction that is never begun: Kafka wants to know."""
 
 
 NOT_FOUND: Final = 105
+
+
+class Told(NamedTuple):
+    """What the leader of a partition knows of a producer; all of it -1: nothing. open_at: the offset where its open
+    transaction begins."""
+
+    code: int
+    epoch: int = -1
+    last_sequence: int = -1
+    open_at: int = -1
 
 
 class Given(NamedTuple):
@@ -31,20 +43,43 @@ async def init_producer(upstream: Upstream, transactional_id: str) -> Given:
     return Given(answer.error_code, answer.producer_id, answer.producer_epoch)
 
 
-async def add_partitions(
-    upstream: Upstream, transactional_id: str, producer_id: int, epoch: int, topic: str, partitions: Sequence[int]
-) -> dict[int, int]:
-    """Put partitions of a topic into the transaction of a client's producer (E1): Kafka's code for each. Raises
-    UpstreamError."""
-    asked = struct("AddPartitionsToTxnRequest.topics")(name=topic, partitions=list(partitions))
+async def add_partition(
+    upstream: Upstream,
+    transactional_id: str,
+    producer: tuple[int, int],
+    place: tuple[str, int],
+    broker: int | None = None,
+) -> int:
+    """Put a partition into the transaction of a client's producer, given with its epoch (E1): Kafka's code. broker: who
+    is asked; None: whoever coordinates the transaction. Raises UpstreamError."""
+    topic, partition = place
+    asked = struct("AddPartitionsToTxnRequest.topics")(name=topic, partitions=[partition])
     request = struct("AddPartitionsToTxnRequest")(
-        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, topics=[asked]
+        transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], topics=[asked]
     )
-    answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "AddPartitionsToTxn", request)
-    codes = dict.fromkeys(partitions, -1)
-    for result in answer.results:
-        codes.update({each.partition_index: each.partition_error_code for each in result.results_by_partition})
-    return codes
+    if broker is not None:
+        answer = await upstream.ask(broker, "AddPartitionsToTxn", request)
+    else:
+        answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "AddPartitionsToTxn", request)
+    codes = [each.partition_error_code for result in answer.results for each in result.results_by_partition]
+    code = int(codes[0]) if codes else COORDINATOR_NOT_AVAILABLE
+    upstream.count("AddPartitionsToTxn", code)
+    if broker is None and code in WAIT_FOR_COORDINATOR:
+        upstream.coordinator_moved(TRANSACTION, transactional_id)
+    return code
+
+
+async def described(upstream: Upstream, broker: int, topic: str, partition: int, producer_id: int) -> Told:
+    """What this leader knows of a producer in its partition (E3). Raises UpstreamError."""
+    asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
+    answer = await upstream.ask(broker, "DescribeProducers", struct("DescribeProducersRequest")(topics=[asked]))
+    for each in (part for found in answer.topics for part in found.partitions):
+        if each.error_code:
+            return Told(int(each.error_code))
+        for one in each.active_producers:
+            if one.producer_id == producer_id:
+                return Told(0, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+    return Told(0)
 
 
 async def is_known(upstream: Upstream, transactional_id: str, patience_s: float) -> bool:

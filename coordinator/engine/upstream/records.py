@@ -55,6 +55,8 @@ async def produce(
     batches: Mapping[Place, bytes],
     timeout_ms: int,
     transactional_id: str | None = None,
+    *,
+    purpose: str = WRITE,
 ) -> dict[Place, Written]:
     """One request with acks=all, one batch for each partition, and what became of each. Raises UpstreamError: then
     nobody knows. A partition that the answer leaves out counts as one of which nothing was heard (7)."""
@@ -72,7 +74,9 @@ async def produce(
             struct("ProduceRequest.topic_data")(name=name, partition_data=data) for name, data in topics.items()
         ],
     )
-    answer = await upstream.ask(broker, "Produce", request, purpose=WRITE, waits_s=timeout_ms / 1000, within_s=BESIDE_S)
+    answer = await upstream.ask(
+        broker, "Produce", request, purpose=purpose, waits_s=timeout_ms / 1000, within_s=BESIDE_S
+    )
     told = {
         (topic.name, each.index): Written(
             each.error_code, each.base_offset, each.error_message or "", each.log_start_offset
@@ -91,6 +95,7 @@ async def fetch(
     max_wait_ms: int = 0,
     portion: int = PORTION,
     purpose: str = READ,
+    within_s: float | None = None,
 ) -> dict[Place, Portion]:
     """What there is from these offsets on, read_uncommitted, markers included; a batch that holds the offset may begin
     before it. With max_wait_ms the broker waits so long for something to come. Raises UpstreamError."""
@@ -107,7 +112,9 @@ async def fetch(
         session_epoch=-1,
         topics=[struct("FetchRequest.topics")(topic=name, partitions=parts) for name, parts in topics.items()],
     )
-    answer = await upstream.ask(broker, "Fetch", request, purpose=purpose, waits_s=max_wait_ms / 1000)
+    answer = await upstream.ask(
+        broker, "Fetch", request, purpose=purpose, waits_s=max_wait_ms / 1000, within_s=within_s
+    )
     if answer.error_code:
         raise Refused("fetching", answer.error_code)
     return {

@@ -29,6 +29,7 @@ from muster.coordinator.kafka.rights.topics import (
     delete_topics,
     metadata,
 )
+from muster.coordinator.kafka.rights.transactions import add_offsets_to_txn, txn_offset_commit
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
 JUDGES: Final[Mapping[str, Judge]] = {
@@ -50,6 +51,8 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "DeleteTopics": delete_topics,
     "DeleteRecords": delete_records,
     "InitProducerId": init_producer_id,
+    "AddOffsetsToTxn": add_offsets_to_txn,
+    "TxnOffsetCommit": txn_offset_commit,
     "DescribeAcls": of_cluster("DescribeAcls"),
     "CreateAcls": of_cluster("CreateAcls"),
     "DeleteAcls": of_cluster("DeleteAcls"),

@@ -115,6 +115,12 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
         ),
         Right(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
     ),
+    "AddOffsetsToTxn": (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(READ, GROUP, "group_id")),
+    "TxnOffsetCommit": (
+        Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        Right(READ, GROUP, "group_id"),
+        Right(READ, TOPIC, "topics.name"),
+    ),
     "DescribeAcls": (on_cluster(DESCRIBE),),
     "CreateAcls": (on_cluster(ALTER),),
     "DeleteAcls": (on_cluster(ALTER),),

@@ -22,7 +22,7 @@ from muster.coordinator.engine.proxy.ports import ProxyListener
 from muster.coordinator.engine.proxy.reaching import Reaching
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.dispatch import Dispatch
-from muster.coordinator.kafka.groups.asking import GroupDriver
+from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.server.doors.kafka import listener_limits
@@ -99,16 +99,16 @@ class ProxyDoor:
         tell: Tell,
         ours: Callable[[str], bool] | None = None,
         cluster: "Cluster | None" = None,
-        transactions: object | None = None,
+        transactions: Callable[[Groups], object] | None = None,
         topics_changed: Callable[[], None] = lambda: None,
         instruments: "Instruments | None" = None,
         tls: Tls | None = None,
         security: "Security | None" = None,
     ) -> None:
         """Answer clients. partitions, log_span: of the upstream's topics. ours: which groups are Muster's, if not by
-        their names alone. cluster: knows the other nodes and who owns which shard. transactions: answers
-        AddOffsetsToTxn and TxnOffsetCommit of groups of ours. topics_changed: told when a client has made, deleted or
-        widened topics."""
+        their names alone. cluster: knows the other nodes and who owns which shard. transactions: makes, for the groups
+        of a port, what answers AddOffsetsToTxn and TxnOffsetCommit; None: both are refused. topics_changed: told when a
+        client has made, deleted or widened topics."""
         settings = self._settings
         places = self._places(shards, cluster)
         reaching = self._reaching = Reaching(upstream)
@@ -129,7 +129,8 @@ class ProxyDoor:
                 log_span=log_span,
                 rights_of=everything if security is None else security.topic_rights,
             )
-            parts = (Coordinators(places), transactions or NoTransactions(), handlers)
+            txn = NoTransactions() if transactions is None else transactions(Groups(groups, shards))
+            parts = (Coordinators(places), txn, handlers)
             return Dispatch(parts, instruments, tell, apis=served())
 
         here, elsewhere = dispatch_of(driver), dispatch_of(NotHere())

@@ -98,6 +98,7 @@ class KafkaGround(Ground):
             ),
             tell=tell,
             cluster=self.cluster,
+            transactions=side.transactions_of(partitions),
             topics_changed=side.topics.look_soon,
             instruments=instruments,
             tls=secured_by.tls_of(self._certificates, "kafka"),

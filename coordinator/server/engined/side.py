@@ -1,7 +1,7 @@
 """A node's part in its upstream, from the start checks to the last acknowledgement, in order."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,9 +21,12 @@ from muster.coordinator.engine.starting import Unusable, usable
 from muster.coordinator.engine.state.watching import StateTopic
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.transactions.committing import Committing
+from muster.coordinator.engine.transactions.handlers import TransactionHandlers
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.runtime.engine import Engine
@@ -240,6 +243,19 @@ class KafkaSide:
             await nodes.entered()
         except Unusable as error:
             self._fail(NoUpstream(str(error)))
+
+    def transactions_of(self, partitions: Callable[[], Mapping[str, int]]) -> Callable[[Groups], object] | None:
+        """What makes handlers of clients' transactions with positions of groups of these; None: they are refused (E8).
+        partitions: of the topics that positions may be in."""
+        settings = self._settings
+        if not settings.engine_kafka_transactions:
+            return None
+
+        def made(groups: Groups) -> TransactionHandlers:
+            committing = Committing(groups, self.owning.transactions)
+            return TransactionHandlers(groups, committing, self.upstream, settings.state_topic, partitions)
+
+        return made
 
     def figures(self) -> EngineFigures:
         """Of this moment."""

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from muster.coordinator.client import Admin
 from muster.coordinator.client.errors import ClientError
-from tests.support.engine.proxied import free_ports
-from tests.support.engine.served import make_topics, over
-from tests.support.node import MUSTER, NodeProcess
+from tests.support.engine.door import DoorNode as Node
+from tests.support.engine.served import make_topics
+from tests.support.node import MUSTER
 from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -22,26 +22,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PATIENCE_S = 90.0
 PARTITIONS: Final = 6
 RECORDS: Final = 600
-LEASE_MS: Final = 3_000
-BROKER: Final = 1
-"""The id of the tests' broker."""
-
-
-class Node(NodeProcess):
-    """With Kafka's door, and a port for the broker."""
-
-    def __init__(self, kafka: str, cluster: str, number: int, place: Path) -> None:
-        ports = free_ports(1)
-        more = {
-            "node.id": str(number),
-            "kafka.listeners": "127.0.0.1:0",
-            "engine.kafka.broker.ports": f"{ports[0]}-{ports[-1]}",
-            "engine.kafka.broker.id.first": str(BROKER),
-            "engine.kafka.session.timeout.ms": str(LEASE_MS),
-            "engine.kafka.heartbeat.interval.ms": "300",
-        }
-        super().__init__(place / f"n{number}", {**over(kafka, cluster), **more})
-        self.ports = ports
 
 
 @pytest.fixture(scope="module")

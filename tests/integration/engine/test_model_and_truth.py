@@ -107,8 +107,8 @@ class Truth:
         name = f"{self.topic}-{transactional_id}"
 
         async def once() -> Any:
-            codes = await producers.add_partitions(self.upstream, name, producer.id, producer.epoch, self.topic, [0])
-            return Acked(codes[0])
+            code = await producers.add_partition(self.upstream, name, producer, (self.topic, 0))
+            return Acked(code)
 
         return int((await tried(once)).code)
 

@@ -28,7 +28,7 @@ from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, 
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.txn.events import TxnOffsetCommit
+from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
 
 TOPICS = events.TopicsChanged({"t": 4, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
@@ -115,6 +115,7 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
     ),
     events.OffsetCommit: st.builds(events.OffsetCommit, requests, groups, members, instances, numbers, offsets),
     TxnOffsetCommit: st.builds(TxnOffsetCommit, requests, groups, members, instances, numbers, offsets),
+    TxnWriteOver: st.builds(TxnWriteOver, requests, groups, requests),
     events.OffsetFetch: st.builds(events.OffsetFetch, requests, groups, st.none(), st.booleans(), members, numbers),
     events.OffsetDelete: st.builds(events.OffsetDelete, requests, groups, st.just((("t", 0), ("x", 1)))),
     events.DescribeGroup: st.builds(events.DescribeGroup, requests, groups),

@@ -25,6 +25,7 @@ STEPS = st.lists(
         st.tuples(st.just("txn"), GROUP, PART, CLIENT),
         st.tuples(st.just("end"), CLIENT, st.booleans()),
         st.tuples(st.just("end"), CLIENT, st.just(True)),
+        st.tuples(st.just("heard")),
     ),
     max_size=30,
 )
@@ -38,6 +39,8 @@ class Both:
         self.shard.step(events.Loaded(), 0)
         self.end, self.number = 0, 0
         self.log_says: dict[bytes, int] = {}
+        self.unheard: list[TxnEnded] = []
+        """Markers that are in the log, and not read yet."""
         key, value, _ = owner_record(Owner(1, 1, OWNER))
         self.append(OWNER, [(key, value)])
 
@@ -45,14 +48,20 @@ class Both:
         records = [Read(key, value, self.end + at) for at, (key, value) in enumerate(pairs)]
         self.read(Seen(self.end, self.end + len(pairs), producer, records, transactional))
 
-    def read(self, seen: Seen) -> None:
+    def read(self, seen: Seen) -> set[tuple[str, str, int]]:
+        """Whose record counts from here on."""
         self.end = seen.next_offset
+        counts = set()
         for record in self.replay.take(seen):
             assert record.key is not None
+            group, _, part = record.key.decode().partition("/")
+            if part.isdigit():
+                counts.add((group, "t", int(part)))
             if record.value is None:
                 self.log_says.pop(record.key, None)
             else:
                 self.log_says[record.key] = int(record.value)
+        return counts
 
     def asked(self, event: events.Request) -> None:
         pairs: list[tuple[bytes, bytes | None]] = []
@@ -83,12 +92,21 @@ class Both:
         assert isinstance(reply, TxnOffsetCommitReply)
         assert effects.records == []
         self.shard.step(TxnOffsetsWritten(client, 0, group, reply.kept, self.end), 0)
-        self.shard.step(TxnWriteOver(self.number), 0)
+        self.shard.step(TxnWriteOver(-self.number, group, self.number), 0)
         self.append(Producer(client, 0), [(key(group, part), b"%d" % self.number)], transactional=True)
 
     def marker(self, client: int, commits: bool) -> None:
-        assert self.shard.step(TxnEnded(client, 0, commits), 0).records == []
-        self.read(Seen(self.end, self.end + 1, Producer(client, 0), (), True, commits))
+        at = self.end
+        counts = self.read(Seen(at, at + 1, Producer(client, 0), (), True, commits))
+        self.unheard.append(TxnEnded(client, 0, commits, frozenset(counts), at))
+
+    def heard(self) -> None:
+        for event in self.unheard:
+            assert self.shard.step(event, 0).records == []
+        self.unheard = []
+
+    def unstable(self) -> set[bytes]:
+        return {key(group, p) for group in "gh" for _, p in self.shard.state.pending.unstable(group)}
 
 
 def key(group: str, part: int) -> bytes:
@@ -99,18 +117,12 @@ def key(group: str, part: int) -> bytes:
 @given(STEPS)
 def test_a_shard_knows_what_its_log_says(steps: list[tuple[str, ...]]) -> None:
     both = Both()
-    for what, *rest in steps:
+    for what, *rest in [*steps, ("heard",)]:
         getattr(both, "marker" if what == "end" else what)(*rest)
-        state = both.shard.state
+        state, unstable = both.shard.state, both.unstable()
         live = {key(g, p): v.offset for g, offsets in state.offsets.items() for (_, p), v in offsets.items()}
-        assert live == both.log_says
-        waiting = {
-            client: {key(group, p) for group, offsets in groups.items() for _, p in offsets}
-            for client, groups in state.pending.of.items()
-        }
-        assert {client: keys for client, keys in waiting.items() if keys} == {
-            client: set(keys) for client, keys in both.replay.pending.items() if keys
-        }
-        for group in "gh":
-            unstable = {key(group, p) for _, p in state.pending.unstable(group)}
-            assert unstable == {each for keys in waiting.values() for each in keys if each.startswith(group.encode())}
+        for each in (live.keys() | both.log_says.keys()) - unstable:
+            assert live.get(each) == both.log_says.get(each)
+        waiting = {each for keys in both.replay.pending.values() for each in keys}
+        assert unstable >= waiting, "what waits in the log is never taken for stable"
+    assert (live, unstable) == (both.log_says, waiting)

@@ -1,5 +1,6 @@
 """What has to hold, after each step."""
 
+from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.ownership.voids import Replay
@@ -47,16 +48,34 @@ class Check:
                 )
         self._log_says(node.id, shard, state, position)
 
+    def has(self, shard: int, producer_id: int, key: bytes, value: int) -> None:
+        """E3: what was acknowledged to a client is in its transaction when that commits."""
+        said = key, b"%d" % value
+        for stored in reversed(self.world.partitions[shard].log):
+            if stored.seen.producer.id == producer_id and any(said == each[:2] for each in stored.seen.records):
+                return
+            if stored.seen.producer.id == producer_id and stored.seen.marker is not None:
+                break
+        self.fail("1 acked never lost", f"shard {shard}: {said} was acknowledged, and is in no transaction")
+
     def settled(self, node: Node, shard: int) -> None:
         """The owner has what the log says, once all it wrote is acknowledged."""
-        self._log_says(node.id, shard, node.stores[shard].state)
+        store = node.stores[shard]
+        self._log_says(node.id, shard, store.state, unstable=store.unstable)
 
-    def _log_says(self, node: int, shard: int, state: dict[bytes, int], upto: int | None = None) -> None:
+    def _log_says(
+        self,
+        node: int,
+        shard: int,
+        state: dict[bytes, int],
+        upto: int | None = None,
+        unstable: Callable[[bytes], bool] = lambda key: False,
+    ) -> None:
         """By a reading of its own: markers, and who may write, as the world knows them to be."""
         truth = self.world.truth(shard, upto if upto is not None else 1 << 62)
         for key in truth.keys() | state.keys():
-            if key.startswith(b"txn") and upto is None:
-                continue  # E4 is another's part: what a marker brings is learned by the next owner
+            if unstable(key):
+                continue  # what its marker says is not read yet, or is not there
             if truth.get(key) != state.get(key):
                 self.fail(
                     "state", f"node {node}, shard {shard}: {key!r} is {state.get(key)}; the log says {truth.get(key)}"
@@ -66,6 +85,10 @@ class Check:
         """14, and the log once more: a cleaned log says what the whole one did."""
         if not served:
             self.fail("14 liveness", f"not every shard is served: {self.world.where()}")
+        for node in self.world.nodes.values():
+            for shard, store in node.stores.items():
+                if node.alive and node.shards.may_answer(shard, node.now_ms) and store.pending:
+                    self.fail("E4", f"node {node.id}, shard {shard}: {store.pending} waits, and all has ended")
         for shard in range(self.world.shards):
             replay, store = Replay(), Store()
             for record in replay.take_all(self.world.partitions[shard].fetch(0, 1 << 30)[0]):

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from muster.coordinator.engine import node_subscriber
 from muster.coordinator.ownership.appends import Queue
+from muster.coordinator.ownership.client_writes import ClientWrites
 from muster.coordinator.ownership.facts import Owner, Record, owner_record
+from muster.coordinator.ownership.following import Following
 from muster.coordinator.ownership.taking import Taking
-from muster.coordinator.ownership.voids import Replay
+from muster.coordinator.ownership.voids import Replay, Seen
+from tests.sim.engine.for_clients import ForClients
 from tests.sim.engine.world import World
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -93,6 +97,55 @@ def does_not_join_again(honest: Any) -> Any:
     return lambda deal, bid: 0
 
 
+def reads_past_markers(honest: Any) -> Any:
+    def take(self: Following, batch: Seen) -> bool:
+        return True if batch.marker is not None else honest(self, batch)
+
+    return take
+
+
+def follows_from_behind_it(honest: Any) -> Any:
+    def heard(self: Following, event: Any) -> str:
+        why = honest(self, event)
+        self._replay.position = max(self._replay.position, self._end) if self.open else self._replay.position
+        return str(why)
+
+    return heard
+
+
+def guesses_where_sequences_stand(honest: Any) -> Any:
+    return lambda self, producer_id, epoch: honest(self, producer_id, epoch) or 0
+
+
+def does_not_wait_for_answers(honest: Any) -> Any:
+    return lambda self, producer_id: False
+
+
+def takes_the_next_transaction_along(honest: Any) -> Any:
+    def ends(self: ForClients, store: Any, effect: Any) -> None:
+        honest(self, store, replace(effect, offset=1 << 62))
+
+    return ends
+
+
+def does_not_look_for_late_writes(honest: Any) -> Any:
+    def told(self: Following, event: Any) -> str:
+        honest(self, event)
+        return ""
+
+    return told
+
+
+def answers_at_once(honest: Any) -> Any:
+    def outcome(self: ForClients, effect: Any) -> None:
+        held, said = self.stores[effect.shard].held, self.stores[effect.shard].tokens[effect.token][3]
+        honest(self, effect)
+        held.pop()
+        said(effect.code)
+
+    return outcome
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "no owner record": instead(Taking, "_own", writes_no_owner_record),
     "replay to the end as it was before the owner record": instead(Taking, "_owned", reads_to_the_end_before),
@@ -100,6 +153,15 @@ MUTANTS: Mapping[str, Mutant] = {
     "lease from receipt": instead(World, "base_of", counts_from_receipt),
     "voids applied": instead(Replay, "_void", applies_voids),
     "marker ignored": instead(Replay, "_ended", ignores_markers),
+    "marker passed over": instead(Following, "_take", reads_past_markers),
+    "follows from behind a client's positions": instead(Following, "heard", follows_from_behind_it),
+    "a new owner begins its clients' sequences anew": instead(ClientWrites, "_sequence", guesses_where_sequences_stand),
+    "a marker does not wait for what is in front of it": instead(
+        ClientWrites, "may_be_there", does_not_wait_for_answers
+    ),
+    "a marker ends the next transaction, too": instead(ForClients, "ends", takes_the_next_transaction_along),
+    "nobody looks for what an owner before wrote late": instead(Following, "_told", does_not_look_for_late_writes),
+    "a client is answered before what was decided is in the log": instead(ForClients, "_txn_outcome", answers_at_once),
     "sequence from 1": instead(Queue, "__init__", begins_at_one),
     "the owner record itself is refreshed": instead(Taking, "_keep", writes_its_owner_record_again),
     "a node that came back does not join again": instead(node_subscriber, "joins_again_ms", does_not_join_again),

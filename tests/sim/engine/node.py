@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from muster.coordinator.core.txn.pending import Pending
 from muster.coordinator.engine.node_subscriber import NodeSubscriber
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
@@ -16,24 +17,12 @@ from muster.coordinator.ownership.deal import PROTOCOL, SHARDS, decode_deal, ins
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from tests.fakes.kafka_group import Joined, Synced
+from tests.sim.engine.for_clients import GROUP, REQUEST_MS, ForClients, Store
 
 LIMITS = Limits(batch_bytes=400, delivery_timeout_ms=4_000, request_timeout_ms=800, unacked_bytes=4_000)
-REQUEST_MS = 1_000
-"""After so long the edge takes a request for lost."""
 
 
-class Store:
-    """What a shard keeps, and who waits for it: (position, what to say)."""
-
-    def __init__(self) -> None:
-        self.state: dict[bytes, int] = {}
-        self.serving = False
-        self.position = 0
-        self.released = 0
-        self.held: list[tuple[int, Callable[[], None], Callable[[], None]]] = []
-
-
-class Node:
+class Node(ForClients):
     def __init__(self, world: Any, node: int, life: int, rate: float) -> None:
         self.world, self.id, self.life, self.rate = world, node, life, rate
         self.instance = f"{node}/{life}"
@@ -57,6 +46,7 @@ class Node:
             self.subscriber,
         )
         self._wakes = [0, 0]
+        self._tokens = 0
 
     @property
     def now_ms(self) -> int:
@@ -329,8 +319,11 @@ class Node:
         store = self.stores[effect.shard]
         self.world.census[f"unloads: {effect.why[:40]}"] += 1
         held, store.held, store.serving, store.state = store.held, [], False, {}
+        tokens, store.tokens, store.pending = store.tokens, {}, Pending()
         for _, _, refused in held:
             refused()
+        for *_, said in tokens.values():
+            said(16)
 
     def _released(self, effect: fx.Released) -> None:
         self.stores[effect.shard].released = effect.position
@@ -362,6 +355,7 @@ class Node:
                 return
             store.position += 1
             store.state[key] = value
+            store.pending.overtaken(GROUP, [(key.decode(), 0)])
         seen = store.state.get(key, 0)
         store.held.append((store.position, lambda: said(seen, 0), refused))
         if value is not None:
@@ -407,6 +401,12 @@ SHARD: dict[type, Callable[[Node, Any], None]] = {
     fx.LetGo: Node._let_go,
     fx.Produce: Node._produce,
     fx.AskLeaders: Node._ask_leaders,
+    fx.WriteTxn: Node._write_txn,
+    fx.AskProducer: Node._ask_producer,
+    fx.TxnOutcome: lambda node, effect: node._txn_outcome(effect),
+    fx.Follow: Node._follow,
+    fx.Waits: Node._waits,
+    fx.Ended: Node._ended,
     fx.Stop: closed,
     fx.WakeAt: lambda node, effect: node._wake(1, effect.at_ms, lambda: node.own(ev.Tick())),
 }

@@ -8,6 +8,7 @@ from muster.coordinator.member.types import RequestKind
 from tests.sim.engine.checkers import Violation
 from tests.sim.engine.mutants import MUTANTS
 from tests.sim.engine.world import SESSION_MS, World, run_seed
+from tests.unit.ownership import test_following as following
 from tests.unit.ownership import test_taking as stories
 
 MOST_SEEDS = 60
@@ -21,6 +22,7 @@ def test_three_nodes_in_bad_weather(seed: int) -> None:
     assert not result.violation
     assert result.census["produce 0"] > 100
     assert result.census["looks"] > 20
+    assert result.census["txn committed"] > 5
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -34,6 +36,11 @@ def test_the_same_seed_is_the_same_run() -> None:
         ("replay to the end as it was before the owner record", ("freeze", "cut", "kill", "slow")),
         ("marker ignored", ("kill",)),
         ("sequence from 1", ("kill",)),
+        ("marker passed over", ("kill",)),
+        ("follows from behind a client's positions", ("kill",)),
+        ("a new owner begins its clients' sequences anew", ("freeze", "cut", "kill", "slow")),
+        ("a marker ends the next transaction, too", ("kill",)),
+        ("a client is answered before what was decided is in the log", ("freeze", "cut", "kill", "slow")),
     ],
 )
 def test_a_mutant_is_caught_by_one_of_some_seeds(mutant: str, faults: tuple[str, ...]) -> None:
@@ -75,6 +82,14 @@ def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
 @pytest.mark.parametrize(
     ("mutant", "story"),
     [
+        (
+            "a marker does not wait for what is in front of it",
+            following.test_e4_a_marker_waits_for_the_answer_about_what_is_in_front_of_it,
+        ),
+        (
+            "nobody looks for what an owner before wrote late",
+            following.test_e4_what_an_owner_before_wrote_late_is_found_when_its_client_comes_again,
+        ),
         ("F6's wait left out", stories.test_f6_what_the_wait_is_for),
         ("lease from receipt", freezes_with_an_answer_under_way),
         ("voids applied", stories.test_f6_where_nobody_is_fenced_the_owner_waits_and_reads_what_came_behind),

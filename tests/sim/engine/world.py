@@ -9,17 +9,19 @@ from random import Random
 from typing import Any
 
 from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.facts import Acked, Producer
+from muster.coordinator.ownership.facts import Acked
 from muster.coordinator.ownership.stages import Stage
 from tests.fakes.kafka_group import Group
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.sim.engine.checkers import Check, Violation
 from tests.sim.engine.node import Node
+from tests.sim.engine.transactional import Transactional
 
 SESSION_MS = 3_000
 LAG_MS = 12_000
 """min.compaction.lag.ms: longer than anything that is to be repaired stays unseen."""
 KEYS = 3
+PRODUCERS = 4
 FAULTS = (
     *("freeze", "kill", "drain", "cut", "elect", "elect", "away", "slow"),
     *("trouble", "forget", "clean", "expire", "all"),
@@ -83,6 +85,19 @@ class Brokers:
 
         world.later(delay, replicated)
 
+    def write_txn(self, effect: fx.WriteTxn, answered: Callable[[Acked], None]) -> None:
+        world, batch, shard = self.world, effect.batch, effect.shard
+        partition = world.partitions[shard]
+        if code := world.away(shard):
+            answered(Acked(code))
+            return
+        pairs = [(key, value) for key, value, _ in batch.records]
+        result = partition.append(batch.producer, batch.sequence, pairs, world.whole_ms, transactional=True)
+        if result.code:
+            answered(result)
+        else:
+            self._replicate(shard, partition.leader, result, len(pairs), lambda shard, acked: answered(acked))
+
     def elect(self, shard: int) -> None:
         """Another broker leads, with what it had copied."""
         world, partition = self.world, self.world.partitions[shard]
@@ -114,8 +129,7 @@ class World:
         self.trouble_until = 0.0
         self.cut_until: dict[int, float] = {}
         self.calm = False
-        self.values = Counter[tuple[int, bytes]]()
-        self.clients = 0
+        self.values = Counter[Any]()
         self.nodes: dict[int, Node] = {}
         self.lives = Counter[int]()
         for node in range(nodes):
@@ -313,24 +327,6 @@ class World:
             return self.random.choice(nodes)
         return next((node for node in nodes if node.shards.takes(shard)), None)
 
-    def transaction(self) -> None:
-        """A client's producer, and its offsets in a shard's partition (E1 to E5)."""
-        self.clients += 1
-        shard = self.random.randrange(self.shards)
-        partition, producer = self.partitions[shard], Producer(1_000 + self.clients, 0)
-        # Commits of transactions, and plain ones of the same keys.
-        pairs = [(b"txn-%d" % self.random.randrange(KEYS), b"%d" % self.clients)]
-        partition.added.add(producer.id)
-        partition.append(producer, 0, pairs, self.whole_ms, transactional=True)
-        partition.committed = max(partition.committed, partition.end)
-
-        def ends() -> None:
-            partition.mark(producer, self.whole_ms, commits=self.random.random() < 0.6)
-            partition.committed = max(partition.committed, partition.end)
-
-        self.later(self.random.choice((5, 300, 3_000)), ends)
-        self.later(self.random.expovariate(1 / 1_500), self.transaction)
-
     def clock(self) -> None:
         """The group's coordinator looks at its timers."""
         self.group.tick(self.whole_ms)
@@ -391,7 +387,8 @@ def run_seed(seed: int, **rest: Any) -> Result:
         for key in range(KEYS):
             world.later(600, partial(world.client, shard, b"key-%d" % key))
     world.later(3_000, world.fault)
-    world.later(2_000, world.transaction)
+    for number in range(PRODUCERS):
+        world.later(2_000, Transactional(world, number).begins)
     world.later(1_000, world.look)
     world.later(1, world.clock)
     result = Result(seed, 0, census=world.census)

@@ -61,11 +61,12 @@ class TxnStage:
         request, group_id, kept = self.allowed.pop(word)
         lines = self.step(TxnOffsetsWritten(int(producer), 0, group_id, kept, self.log_end))
         self.log_end += len(kept)
-        yield from [*lines, *self.step(TxnWriteOver(request))] or ["ok"]
+        yield from [*lines, *self.step(TxnWriteOver(-request, group_id, request))] or ["ok"]
 
     def do_txn_over(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """txn-over WORD: the log has refused it."""
-        yield from self.step(TxnWriteOver(self.allowed.pop(words[0])[0])) or ["ok"]
+        request, group_id, _ = self.allowed.pop(words[0])
+        yield from self.step(TxnWriteOver(-request, group_id, request)) or ["ok"]
 
     def do_txn_pending(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """txn-pending PRODUCER GROUP topic-partition=offset ...: what a replay met, and found no marker of."""
@@ -75,19 +76,25 @@ class TxnStage:
         self.log_end += len(offsets)
 
     def do_txn_end(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """txn-end PRODUCER commit|abort [only=g/t-0,...]: its marker is in the log."""
+        """txn-end PRODUCER commit|abort [only=g/t-0,...] [at=OFFSET]: its marker is in the log, at its end if not at
+        another place."""
         producer, how, *rest = words
         options = pairs(rest)
+        at = int(options.get("at", self.log_end))
         counts = None
         if "only" in options:
             named = [word.partition("/") for word in options["only"].split(",") if word]
             counts = frozenset((group, *topic_partition(place)) for group, _, place in named)
         waiting = self.shard.state.pending.of.get(int(producer), {}) if how == "commit" else {}
         found = {
-            group: {place: each.value for place, each in offsets.items() if counts is None or (group, *place) in counts}
+            group: {
+                place: [one.value for one in each if one.at < at][-1]
+                for place, each in offsets.items()
+                if each[0].at < at and (counts is None or (group, *place) in counts)
+            }
             for group, offsets in waiting.items()
         }
         self.records += [OffsetsStored(group, offsets) for group, offsets in found.items() if offsets]
         told = [f"{group} {t}-{p}={v.offset}" for group, offsets in found.items() for (t, p), v in offsets.items()]
-        lines = self.step(TxnEnded(int(producer), 0, how == "commit", counts))
+        lines = self.step(TxnEnded(int(producer), 0, how == "commit", counts, at))
         yield from [*(f"counts {word}" for word in told), *lines] or ["nothing counts"]

@@ -42,11 +42,19 @@ def earlier_transaction_takes_the_later_along(honest: Any) -> Any:
 
 
 def abort_counts(honest: Any) -> Any:
-    return lambda event, step: honest(event.__class__(event.producer_id, event.epoch, True, event.counts), step)
+    return lambda event, step: honest(
+        event.__class__(event.producer_id, event.epoch, True, event.counts, event.at), step
+    )
 
 
 def reader_is_not_heard(honest: Any) -> Any:
-    return lambda event, step: honest(event.__class__(event.producer_id, event.epoch, event.committed), step)
+    return lambda event, step: honest(
+        event.__class__(event.producer_id, event.epoch, event.committed, None, event.at), step
+    )
+
+
+def marker_takes_the_next_one_along(honest: Any) -> Any:
+    return lambda self, producer_id, before: honest(self, producer_id, 1 << 62)
 
 
 def marker_is_ignored(honest: Any) -> Any:
@@ -101,6 +109,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "an earlier one takes a later one along": (Pending, "overtaken", earlier_transaction_takes_the_later_along),
     "an abort counts": (commits, "ended", abort_counts),
     "the reader of the log is not heard": (commits, "ended", reader_is_not_heard),
+    "a marker ends the next transaction, too": (Pending, "ended", marker_takes_the_next_one_along),
     "a marker is ignored": (commits, "ended", marker_is_ignored),
     "it counts before its marker": (commits, "written", counts_at_once),
     "what is being written is stable": (Pending, "unstable", what_is_written_is_stable),

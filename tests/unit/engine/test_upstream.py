@@ -290,7 +290,7 @@ def test_coordinators_of_any_number_of_groups_are_not_kept_in_mind(monkeypatch: 
     run(story, {})
 
 
-def test_partitions_are_put_into_a_clients_transaction_with_a_code_for_each() -> None:
+def test_a_partition_is_put_into_a_clients_transaction() -> None:
     def answer(request: Any) -> Any:
         by = struct("AddPartitionsToTxnResponse.results.results_by_partition")
         one = struct("AddPartitionsToTxnResponse.results")(
@@ -301,9 +301,12 @@ def test_partitions_are_put_into_a_clients_transaction_with_a_code_for_each() ->
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["FindCoordinator"] = two.answers["FindCoordinator"] = lambda request: coordinator(1, one.address)
         one.answers["AddPartitionsToTxn"] = answer
-        assert await producers.add_partitions(upstream, "app", 9, 2, STATE, [3, 4]) == {3: 51, 4: -1}
+        assert await producers.add_partition(upstream, "app", (9, 2), (STATE, 3)) == 51
         (request,) = one.of("AddPartitionsToTxn")
         assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("app", 9, 2)
+        two.answers["AddPartitionsToTxn"] = lambda request: struct("AddPartitionsToTxnResponse")()
+        assert await producers.add_partition(upstream, "app", (9, 2), (STATE, 3), 2) == 15, "of broker 2, as asked"
+        assert len(one.of("AddPartitionsToTxn")) == 1
 
     run(story, {})
 

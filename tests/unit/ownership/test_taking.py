@@ -6,7 +6,7 @@ from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.deal import Deal, NodeDealt
-from muster.coordinator.ownership.facts import KEPT_KEY, Producer, read_owner
+from muster.coordinator.ownership.facts import KEPT_KEY, Client, Producer, read_owner
 from muster.coordinator.ownership.stages import Stage
 from tests.support.owning import SESSION, Kafka, OwningNode
 
@@ -103,7 +103,8 @@ def test_f5_a_foreign_newer_owner_record_that_is_seen_ends_it_too() -> None:
     kafka.transactions.forget("shard-0")
     new = OwningNode(kafka, 2)
     new.deals()
-    old.tell(ev.ForeignSeen(0, kafka.partitions[0].fetch(0)[0]))
+    kafka.partitions[0].added.add(50)
+    old.commits(Client("app", Producer(50, 0)), b"a", b"1")
     [unload] = old.of(fx.Unload)
     assert unload.other.node == 2
 

@@ -1,0 +1,84 @@
+"""One TxnOffsetCommit, from its group's leave to its answer (E2, E3)."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Final, TypeAlias
+
+import structlog
+
+from muster.coordinator.core.txn.events import Place, TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.value import value
+from muster.coordinator.engine.transactions.writing import Transactions
+from muster.coordinator.engine.upstream.errors import named_code
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.ownership.facts import Client
+
+NOT_AVAILABLE: Final = 15
+
+CODES: Final[Mapping[int, int]] = {0: 0, 10: 28, 16: 16, 47: 47, 48: 48, 90: 90}
+"""What a client is told of what a broker says of a write (INVALID_COMMIT_OFFSET_SIZE for MESSAGE_TOO_LARGE); of all
+else COORDINATOR_NOT_AVAILABLE (E3)."""
+
+NO_RIGHT: Final = frozenset({29, 53})
+"""Muster's own login may not write to the state topic, or not in clients' names (E7)."""
+
+Codes: TypeAlias = Mapping[Place, int]
+
+log = structlog.get_logger("muster.engine")
+
+
+@value
+class Committed:
+    """Kafka's code, of every position that `partitions` does not name."""
+
+    code: int = 0
+    partitions: Codes = field(default_factory=dict)
+
+
+class Committing:
+    """Of one door. Once begun a commit comes to its end, whether or not its client is there to hear."""
+
+    def __init__(self, groups: Groups, transactions: Transactions) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._tasks: set[asyncio.Task[Committed]] = set()
+
+    async def commit(self, event: TxnOffsetCommit, client: Client) -> Committed:
+        task = asyncio.get_running_loop().create_task(self._commit(event, client))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _commit(self, event: TxnOffsetCommit, client: Client) -> Committed:
+        allowed = await self._groups.ask(event.group_id, lambda: event, TxnOffsetCommitReply)
+        if allowed.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            await self._over(event)  # it took too long: it may have been allowed, and nobody has heard so
+        if allowed.code or not allowed.kept:
+            return Committed(allowed.code, allowed.partitions)
+        code = await self._written(event.group_id, client, allowed.kept)
+        over = await self._over(event)
+        return Committed(code or over.code, allowed.partitions)
+
+    async def _written(self, group_id: str, client: Client, kept: Mapping[Place, StoredOffset]) -> int:
+        shard = self._groups.shard_of(group_id)
+        (code,) = await self._transactions.append(shard, client, group_id, kept)
+        if code in NO_RIGHT:
+            log.warning(
+                f"the upstream says {named_code(code)} of positions in a client's transaction; `muster engine acls` "
+                "prints what Muster's login has to be allowed",
+                group=group_id,
+                transactional_id=client.transactional_id,
+            )
+        return CODES.get(code, NOT_AVAILABLE)
+
+    async def _over(self, event: TxnOffsetCommit) -> TxnWriteOverReply:
+        """The answer comes once all that was decided so far is in the log, and only from whom the shard is yet."""
+        return await self._groups.ask(
+            event.group_id,
+            lambda: TxnWriteOver(self._groups.next_id(), event.group_id, event.request_id),
+            TxnWriteOverReply,
+        )

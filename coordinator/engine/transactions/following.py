@@ -1,0 +1,117 @@
+"""Reads on in shards in which a client's transaction is open (E4): those that one broker leads by one long poll."""
+
+from typing import Final
+
+from muster.coordinator.engine.reading import decoded
+from muster.coordinator.engine.transactions.owner import Owner
+from muster.coordinator.engine.upstream import records
+from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.lines import FOLLOW
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.engine.upstream.view import NOBODY
+from muster.coordinator.ownership import effects as ef
+from muster.coordinator.ownership import events as ev
+from muster.storage.errors import StorageError
+
+WAIT_MS: Final = 100
+"""How long a broker waits for something to come. What is wanted meanwhile of another of its shards waits as long."""
+
+PORTION: Final = 1 << 20
+"""Bytes of one shard in one answer; a batch comes whole."""
+
+
+BESIDE_S: Final = 2.0
+"""How much longer an answer is waited for: a broker that is silent then may lead no more."""
+
+
+class Following:
+    """A task for each broker that leads a shard of which something is wanted."""
+
+    def __init__(self, owner: Owner, upstream: Upstream, topic: str) -> None:
+        self._owner = owner
+        self._upstream = upstream
+        self._topic = topic
+        self._wanted: dict[int, ef.Follow] = {}
+        self._polled: set[int] = set()
+        """Brokers that are asked."""
+
+    def follow(self, effect: ef.Follow) -> None:
+        self._wanted[effect.shard] = effect
+        self._owner.begin(self._begun(effect))
+
+    def gone(self, shard: int) -> None:
+        self._wanted.pop(shard, None)
+
+    async def _begun(self, effect: ef.Follow) -> None:
+        try:
+            await self._owner.leader(effect.shard)
+        except UpstreamError as error:
+            self._failed(effect, str(error))
+        else:
+            self._deal_out()
+
+    def _deal_out(self) -> None:
+        """See to it that each leader is asked; a shard without one is tried again by whoever wants it."""
+        for each in list(self._wanted.values()):
+            broker = self._upstream.view.leader(self._topic, each.shard)
+            if broker == NOBODY:
+                self._failed(each, "nobody leads it")
+            elif broker not in self._polled:
+                self._polled.add(broker)
+                self._owner.begin(self._poll_on(broker))
+
+    async def _poll_on(self, broker: int) -> None:
+        """For as long as something is wanted of what it leads."""
+        view = self._upstream.view
+        try:
+            while mine := [each for each in self._wanted.values() if view.leader(self._topic, each.shard) == broker]:
+                await self._poll(broker, mine)
+                view = self._upstream.view
+        finally:
+            self._polled.discard(broker)
+        self._deal_out()
+
+    async def _poll(self, broker: int, wanted: list[ef.Follow]) -> None:
+        offsets = {(self._topic, each.shard): each.offset for each in wanted}
+        try:
+            told = await records.fetch(
+                self._upstream,
+                broker,
+                offsets,
+                max_wait_ms=WAIT_MS,
+                portion=PORTION,
+                purpose=FOLLOW,
+                within_s=BESIDE_S,
+            )
+        except UpstreamError as error:
+            await self._owner.look_who_leads()
+            for each in wanted:
+                self._failed(each, str(error))
+            return
+        for each in wanted:
+            await self._told(each, told.get((self._topic, each.shard)))
+
+    async def _told(self, asked: ef.Follow, told: records.Portion | None) -> None:
+        if told is None:
+            self._failed(asked, "the answer leaves it out")
+            return
+        await self._owner.told("Fetch", told.code)
+        try:
+            batches = await decoded(told.batches)
+        except StorageError as error:
+            self._failed(asked, str(error))
+            return
+        if self._is_over(asked):
+            after = told.batches[-1].next_offset if told.batches else asked.offset
+            self._owner.step(ev.Fetched(asked.shard, asked.request, told.code, batches, after, told.start_offset))
+
+    def _failed(self, asked: ef.Follow, why: str) -> None:
+        if self._is_over(asked):
+            self._owner.step(ev.Failed(asked.shard, asked.request, why))
+
+    def _is_over(self, asked: ef.Follow) -> bool:
+        """Whether it was wanted until now: what follows from it is wanted anew, and takes its place."""
+        if self._wanted.get(asked.shard) is not asked:
+            return False
+        del self._wanted[asked.shard]
+        return True

@@ -1,0 +1,124 @@
+"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours, as APIs of Kafka's door (E1, E2)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.core.txn.events import TxnOffsetCommit
+from muster.coordinator.core.types import Position
+from muster.coordinator.edge.catalog import exists
+from muster.coordinator.engine.transactions.committing import NO_RIGHT, NOT_AVAILABLE, Codes, Committed, Committing
+from muster.coordinator.engine.upstream import producers
+from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.request_limits import short, short_or_none
+from muster.coordinator.ownership.facts import Client, Producer
+
+UNKNOWN_TOPIC: Final = 3
+GROUP_AUTHORIZATION_FAILED: Final = 30
+
+log = structlog.get_logger("muster.engine")
+
+
+class TransactionHandlers:
+    """Of the ports of one kind: `committing` asks their groups, which on a broker's port are nobody's. state_topic: the
+    partition of it that has a group's shard goes into the client's transaction."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        committing: Committing,
+        upstream: Upstream,
+        state_topic: str,
+        partitions: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._groups = groups
+        self._committing = committing
+        self._upstream = upstream
+        self._state_topic = state_topic
+        self._partitions = partitions
+
+    async def add_offsets_to_txn(self, request: Any, call: KafkaCall) -> Any:
+        place = self._state_topic, self._groups.shard_of(request.group_id)
+        producer = request.producer_id, request.producer_epoch
+        try:
+            code = await producers.add_partition(
+                self._upstream, request.transactional_id, producer, place, call.peer.stands_for
+            )
+        except UpstreamError as error:
+            log.debug("a transaction's coordinator cannot be asked", why=str(error))
+            code = NOT_AVAILABLE
+        if code in NO_RIGHT:
+            log.warning(
+                f"the upstream says {named_code(code)} where positions are to go into a client's transaction; `muster "
+                "engine acls` prints what Muster's login has to be allowed",
+                group=request.group_id,
+                transactional_id=request.transactional_id,
+            )
+            code = GROUP_AUTHORIZATION_FAILED
+        return struct("AddOffsetsToTxnResponse")(error_code=NOT_AVAILABLE if code == UNKNOWN_TOPIC else code)
+
+    async def txn_offset_commit(self, request: Any, call: KafkaCall) -> Any:
+        """Partitions that cannot be are refused one by one; the core judges the rest."""
+        refused: dict[tuple[str, int], int] = {}
+        try:
+            event = event_of(request, self._groups.next_id(), self._positions(request, refused))
+        except CoordinatorError as refusal:
+            return answer(request, Committed(refusal.code))
+        if refused and not event.offsets:
+            return answer(request, Committed(), refused)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        committed = await self._committing.commit(event, Client(request.transactional_id, producer))
+        return answer(request, committed, refused)
+
+    def _positions(self, request: Any, refused: dict[tuple[str, int], int]) -> dict[tuple[str, int], Position]:
+        """What can be committed; what cannot be is put into `refused`."""
+        catalog, kept = self._partitions(), {}
+        for topic in request.topics:
+            for each in topic.partitions:
+                place = (topic.name, each.partition_index)
+                if not exists(catalog, *place):
+                    refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif each.committed_offset < 0:
+                    refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+                else:
+                    epoch = max(each.committed_leader_epoch, -1)
+                    kept[place] = (each.committed_offset, epoch, each.committed_metadata or "")
+        return kept
+
+
+def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], Position]) -> TxnOffsetCommit:
+    """Raises CoordinatorError for a name that is too long."""
+    return TxnOffsetCommit(
+        request_id,
+        short("group_id", request.group_id),
+        short("member_id", request.member_id),
+        short_or_none("group_instance_id", request.group_instance_id),
+        request.generation_id,
+        positions,
+    )
+
+
+def answer(request: Any, committed: Committed, refused: Codes | None = None) -> Any:
+    """One row for each position of the request."""
+    made, row = struct("TxnOffsetCommitResponse.topics"), struct("TxnOffsetCommitResponse.topics.partitions")
+    codes, rest = {**committed.partitions, **(refused or {})}, committed.code
+    topics = [
+        made(
+            name=topic.name,
+            partitions=[
+                row(
+                    partition_index=each.partition_index,
+                    error_code=codes.get((topic.name, each.partition_index), rest),
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return struct("TxnOffsetCommitResponse")(topics=topics)

@@ -1,0 +1,30 @@
+"""What clients' transactions ask of whoever owns the shards."""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from muster.coordinator.core.events import Event
+from muster.coordinator.ownership import events as ev
+
+
+class Owner(Protocol):
+    """`Owning`, as far as it is asked here."""
+
+    def step(self, event: ev.Event) -> None: ...
+
+    def takes(self, shard: int) -> bool: ...
+
+    def submit(self, shard: int, event: Event) -> None:
+        """To the engine, at once and in order; its turn comes in the loop's next round."""
+
+    async def leader(self, shard: int) -> int:
+        """Raises UpstreamError."""
+
+    async def told(self, api: str, code: int) -> None: ...
+
+    async def look_who_leads(self) -> None: ...
+
+    def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
+        """Have it run; where it raises, `Failed` is the answer to the request."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None: ...

@@ -1,0 +1,131 @@
+"""Performs what is written in clients' names (E2, E3), and tells the core what its log has of their transactions."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.txn.events import Place, TxnOffsetsWritten
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.transactions.following import Following
+from muster.coordinator.engine.transactions.owner import Owner
+from muster.coordinator.engine.transactions.positions import ended, entries, waiting
+from muster.coordinator.engine.upstream import producers, records
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER
+from muster.coordinator.engine.upstream.lines import CLIENTS
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.engine.writing import size_of, wire_of
+from muster.coordinator.ownership import effects as ef
+from muster.coordinator.ownership import events as ev
+from muster.coordinator.ownership.facts import Client
+
+NOT_COORDINATOR: Final = 16
+
+
+class Outcome(NamedTuple):
+    """Of one write: Kafka's code; 0: it is in the log, and waits for its marker."""
+
+    code: int
+
+
+class Written(NamedTuple):
+    """What was given to be written, and who waits for it."""
+
+    shard: int
+    client: Client
+    group_id: str
+    kept: Mapping[Place, StoredOffset]
+    outcome: "asyncio.Future[Outcome]"
+
+
+class Transactions:
+    """Of all shards of a node; in the thread of the loop."""
+
+    def __init__(self, owner: Owner, upstream: Upstream, log: StateLog, topic: str, wall_ms: Callable[[], int]) -> None:
+        self._owner = owner
+        self._upstream = upstream
+        self._log = log
+        self._topic = topic
+        self._wall_ms = wall_ms
+        self._tokens = count(1)
+        self._waiting: dict[int, Written] = {}
+        self.following = Following(owner, upstream, topic)
+
+    def append(
+        self, shard: int, client: Client, group_id: str, kept: Mapping[Place, StoredOffset]
+    ) -> "asyncio.Future[Outcome]":
+        """Write these positions, which the core has allowed, in the client's name. Where they come into the log the
+        core knows of it before whoever waits here."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if not self._owner.takes(shard):
+            outcome.set_result(Outcome(NOT_COORDINATOR))
+            return outcome
+        token, made = next(self._tokens), entries(group_id, kept)
+        self._waiting[token] = Written(shard, client, group_id, kept, outcome)
+        self._owner.step(ev.AppendTxn(shard, token, client, made, sum(map(size_of, made))))
+        return outcome
+
+    def gone(self, shard: int) -> None:
+        """The shard is served no more: who waits is told to look for its coordinator anew."""
+        self.following.gone(shard)
+        for token, each in list(self._waiting.items()):
+            if each.shard == shard:
+                self._over(token, NOT_COORDINATOR)
+
+    def _over(self, token: int, code: int) -> Written | None:
+        written = self._waiting.pop(token, None)
+        if written is not None and not written.outcome.done():
+            written.outcome.set_result(Outcome(code))
+        return written
+
+    # -- what is to be done -------------------------------------------------------------------------------------------
+
+    def write(self, effect: ef.WriteTxn) -> None:
+        async def ask() -> None:
+            shard, batch = effect.shard, effect.batch
+            leader, place = await self._owner.leader(shard), (self._topic, shard)
+            sent = {place: wire_of(batch, self._wall_ms())}
+            told = await records.produce(
+                self._upstream,
+                leader,
+                sent,
+                effect.timeout_ms,
+                batch.transactional_id,
+                purpose=CLIENTS[batch.producer.id % len(CLIENTS)],
+            )
+            code, offset, *_ = told[place]
+            if code in WAIT_FOR_LEADER:
+                await self._owner.told("Produce", code)
+            else:
+                self._upstream.count("Produce", code)
+            self._owner.step(ev.TxnAnswered(shard, effect.request, code, offset))
+
+        self._owner.ask(effect.shard, effect.request, ask())
+
+    def ask_producer(self, effect: ef.AskProducer) -> None:
+        async def ask() -> None:
+            shard = effect.shard
+            leader = await self._owner.leader(shard)
+            told = await producers.described(self._upstream, leader, self._topic, shard, effect.producer_id)
+            await self._owner.told("DescribeProducers", told.code)
+            self._owner.step(ev.ProducerTold(shard, effect.request, *told))
+
+        self._owner.ask(effect.shard, effect.request, ask())
+
+    def outcome(self, effect: ef.TxnOutcome) -> None:
+        written = self._over(effect.token, effect.code)
+        if written is not None and not effect.code:
+            client, group_id, kept = written.client, written.group_id, written.kept
+            event = TxnOffsetsWritten(*client.producer, group_id, kept, effect.offset)
+            self._owner.submit(effect.shard, event)
+
+    def waits(self, effect: ef.Waits) -> None:
+        for event in waiting(effect):
+            self._owner.submit(effect.shard, event)
+
+    def ended(self, effect: ef.Ended) -> None:
+        event = ended(effect)
+        self._owner.submit(effect.shard, event)
+        if event.counts and self._log.on_positions is not None:
+            self._log.on_positions(effect.shard, {group for group, _, _ in event.counts})

@@ -1,0 +1,148 @@
+"""E4: which clients' transactions are open in a shard that is served, and what its log says of them.
+
+While positions of a transaction wait, the log is read on, from before them, until its marker is there: the marker
+decides, and of what it commits counts what nothing behind it was written over. While none waits nothing is read.
+"""
+
+from typing import Final
+
+from muster.coordinator.ownership.appends import back_off
+from muster.coordinator.ownership.client_writes import ClientWrites
+from muster.coordinator.ownership.effects import Ended, Follow, Waits
+from muster.coordinator.ownership.events import AppendTxn, Failed, Fetched, ProducerTold, TxnAnswered
+from muster.coordinator.ownership.facts import NEVER
+from muster.coordinator.ownership.ground import Ground
+from muster.coordinator.ownership.voids import Replay, Seen
+
+PAUSE_MS: Final = 10
+"""Until it is asked again where nothing came: the asking itself waits for something to come."""
+
+UNKNOWN: Final = "a client's transaction is open in its log of which nothing is known here"
+LATE: Final = "nobody could say for engine.kafka.delivery.timeout.ms what became of a client's positions"
+SHORTER: Final = "its log is shorter than it was"
+
+
+class Following:
+    """Of one shard, from when it is served until it is not.
+
+    Each of `heard` and `look` returns why the shard has to be taken anew; "": it has not.
+    """
+
+    __slots__ = ("_again_ms", "_end", "_ground", "_open", "_replay", "_request", "_shard", "_tries", "writes")
+
+    def __init__(self, shard: int, ground: Ground, replay: Replay) -> None:
+        """replay: as far as the shard was read; what waits in it is told (`Waits`)."""
+        self._shard = shard
+        self._ground = ground
+        self._replay = replay
+        self._end = replay.position
+        self._open = {producer_id: NEVER for producer_id, waiting in replay.pending.items() if waiting}
+        """By producer id: the offset up to which something of it is there."""
+        self._request = 0
+        self._tries = 0
+        self._again_ms = NEVER
+        self.writes = ClientWrites(shard, ground)
+        for producer_id in sorted(self._open):
+            records = sorted(replay.pending[producer_id].values(), key=lambda record: record.offset)
+            ground.out.append(Waits(shard, producer_id, records))
+
+    @property
+    def open(self) -> int:
+        """Transactions whose marker is waited for."""
+        return len(self._open)
+
+    # What is heard.
+
+    def acked(self, upto: int) -> None:
+        """The shard's own batches up to there are in the log."""
+        self._end = max(self._end, upto)
+
+    def append(self, event: AppendTxn) -> None:
+        self.writes.add(event)
+
+    def heard(self, event: Fetched | Failed | ProducerTold | TxnAnswered) -> str:
+        """An answer; one that nobody waits for is dropped."""
+        if event.request == self._request and isinstance(event, Fetched | Failed):
+            self._request = 0
+            return self._fetched(event) if isinstance(event, Fetched) else self._failed()
+        if not self.writes.waits_for(event.request):
+            return ""
+        if isinstance(event, ProducerTold):
+            return self._told(event)
+        if isinstance(event, TxnAnswered):
+            write = self.writes.answered(event)
+            if write is not None:
+                self._open[write.client.producer.id] = event.offset
+                self.acked(event.offset + len(write.records))
+        elif isinstance(event, Failed):
+            self.writes.failed(event)
+        return ""
+
+    def _told(self, event: ProducerTold) -> str:
+        """An open transaction of which nothing is known is what an owner before wrote as he was one no more."""
+        write = self.writes.told(event)
+        if write is None or event.open_at < 0 or write.unsure:
+            return ""
+        producer_id = write.client.producer.id
+        return "" if producer_id in self._open or producer_id in self._replay.pending else UNKNOWN
+
+    def _fetched(self, event: Fetched) -> str:
+        replay = self._replay
+        if event.code == 1:
+            return SHORTER
+        if event.code:
+            return self._failed()
+        self._tries, before = 0, replay.position
+        if all(self._take(batch) for batch in event.batches):
+            replay.position = max(replay.position, event.next_offset)
+        self._end = max(self._end, replay.position)
+        self._again_ms = self._ground.now_ms + (PAUSE_MS if replay.position == before else 0)
+        return ""
+
+    def _take(self, batch: Seen) -> bool:
+        """False: the marker of a producer of which something may be in front of it that is not told yet. It is read
+        again, later."""
+        replay, producer_id = self._replay, batch.producer.id
+        if batch.next_offset <= replay.position:
+            return True
+        if batch.marker is not None and self.writes.may_be_there(producer_id):
+            return False
+        records = replay.take(batch)
+        if batch.marker is not None and producer_id in self._open:
+            if self._open[producer_id] < batch.base_offset:  # else there is something of its next transaction
+                del self._open[producer_id]
+            self._ground.out.append(Ended(self._shard, batch.producer, batch.marker, records, batch.base_offset))
+        return True
+
+    def _failed(self) -> str:
+        self._tries += 1
+        self._again_ms = self._ground.now_ms + back_off(self._ground.settings.limits, self._tries)
+        return ""
+
+    # What is done.
+
+    def look(self) -> str:
+        """What may be asked and written now; only while the lease holds (F7)."""
+        ground = self._ground
+        if self.writes.is_late:
+            return LATE
+        if not ground.may_write:
+            return ""
+        for write in self.writes.ready():
+            if not self._open and not self.writes.under_way:
+                # Nothing of a client's is in front of where the log ends now.
+                self._replay.position = max(self._replay.position, self._end)
+            self.writes.go(write)
+        if self._open and not self._request and self._again_ms <= ground.now_ms:
+            self._request = ground.number()
+            ground.out.append(Follow(self._shard, self._request, self._replay.position))
+        return ""
+
+    def wish(self) -> int | None:
+        """When to look again, at the latest."""
+        if not self._ground.may_write:
+            return None
+        wanted = [self.writes.wish()]
+        if self._open and not self._request:
+            wanted.append(self._again_ms)
+        return min((each for each in wanted if each is not None), default=None)

@@ -1,0 +1,74 @@
+"""Positions in transactions: whoever may write by a transactional id, and read in the group and the topics."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Peer
+from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.security.acl.model import Acl, Operation
+from muster.coordinator.security.acl.rights import TRANSACTIONAL_ID
+from tests.support.kafka.asked import Asked
+from tests.support.kafka.rights import ALICE, GROUP, TOPIC, acl, authorizer, codes, partitions
+
+PATH = "TxnOffsetCommitRequest"
+TXN = acl(Operation.WRITE, TRANSACTIONAL_ID, "app")
+READS_GROUP = acl(Operation.READ, GROUP, "g")
+READS_MINE = acl(Operation.READ, TOPIC, "mine")
+
+
+class Topics:
+    auto_create = False
+
+    def exists(self, name: str) -> bool:
+        raise AssertionError("nobody asks for it")
+
+    def by_id(self) -> dict[bytes, str]:
+        raise AssertionError("nobody asks for it")
+
+
+def asked(api: str, acls: list[Acl], **fields: Any) -> tuple[Any, list[str]]:
+    """The answer, and the topics that the handler was asked about."""
+    seen: list[str] = []
+
+    async def handler(request: Any, call: KafkaCall) -> Any:
+        rows = getattr(request, "topics", ())
+        seen.extend(topic.name for topic in rows)
+        return struct(f"{api}Response")(
+            **({"topics": partitions(f"{api}Response.topics", seen)} if api == "TxnOffsetCommit" else {})
+        )
+
+    async def story() -> Any:
+        judged, _ = Guard(authorizer(acls), Topics()).guarded(api, 3, handler, None)
+        assert judged is not None
+        eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = KafkaCall(3, "tests", Peer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
+        return await judged(struct(f"{api}Request")(transactional_id="app", group_id="g", **fields), call)
+
+    return asyncio.run(story()), seen
+
+
+@pytest.mark.parametrize(("acls", "code"), [([], 53), ([TXN], 30), ([READS_GROUP], 53), ([TXN, READS_GROUP], 0)])
+def test_a_group_comes_into_a_transaction_of_who_may_write_by_its_id_and_read_in_it(acls: list[Acl], code: int) -> None:
+    answer, _ = asked("AddOffsetsToTxn", acls)
+    assert answer.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("acls", "told", "handled"),
+    [
+        ([], {53}, []),
+        ([TXN], {30}, []),
+        ([TXN, READS_GROUP], {29}, []),
+        ([TXN, READS_GROUP, READS_MINE], {0, 29}, ["mine"]),
+        ([TXN, READS_GROUP, acl(Operation.READ, TOPIC, "*")], {0}, ["mine", "theirs"]),
+    ],
+)
+def test_positions_are_committed_for_topics_that_may_be_read(
+    acls: list[Acl], told: set[int], handled: list[str]
+) -> None:
+    answer, seen = asked("TxnOffsetCommit", acls, topics=partitions(f"{PATH}.topics", ["mine", "theirs"]))
+    assert (set(codes(answer)), seen) == (told, handled)
+    assert sorted(topic.name for topic in answer.topics) == ["mine", "theirs"]

@@ -30,7 +30,13 @@ from muster.coordinator.ownership.ground import Settings
 OF_SESSION: Final = 3
 """A heartbeat is answered within a third of the session, or tried again elsewhere."""
 
-HURRY_MS: Final = 200
+OF_HEARTBEAT: Final = 4
+"""How much more often than it is asked by heartbeats a node looks whether the group shares anew. A heartbeat begins a
+session anew: more of them would have a node that dies be missed later, by as much as the others hear of it sooner."""
+LOOKS_MS: Final = 100
+"""No more often than that."""
+
+HURRY_MS: Final = 25
 """How often a node looks whether the group goes on while the map is not whole: a shard that was let go of has no owner
 until all have joined again, and who has nothing to let go of hears of it by a heartbeat."""
 
@@ -95,6 +101,8 @@ class NodesGroup:
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._anew: asyncio.TimerHandle | None = None
+        self._looks_s = max(heartbeat_ms / OF_HEARTBEAT, LOOKS_MS) / 1000
+        self._looking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped = False
@@ -105,6 +113,8 @@ class NodesGroup:
     def start(self) -> None:
         """Join."""
         self.tell(mev.Start())
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._looking.add_done_callback(self._ended)
 
     async def entered(self) -> None:
         """Return once the group has told for the first time how shards are dealt. Raises Unusable where it refuses this
@@ -153,7 +163,7 @@ class NodesGroup:
         for alarm in (self._alarm, self._anew):
             if alarm is not None:
                 alarm.cancel()
-        tasks = [*self._tasks]
+        tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -313,6 +323,18 @@ class NodesGroup:
         if action.token in self._parked:
             self._parked.clear()
             self._membership.hang_up()
+
+    async def _look(self) -> None:
+        """What the next heartbeat would hear."""
+        while True:
+            await asyncio.sleep(self._looks_s)
+            member = self._member
+            generation = member.generation
+            if member.state is not State.STABLE:
+                continue
+            with suppress(UpstreamError):  # heartbeats find out what that means
+                if await self._membership.shares_anew() and self._member is member:
+                    self.tell(mev.Pushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
 
     # -- what comes of it -------------------------------------------------------------------------------------------
 

@@ -29,25 +29,29 @@ async def kills(address: str, rounds: int, rng: random.Random) -> Nodes:
     """At its end each group's last acknowledged number is read: see `three`."""
     async with three(address, "killed-often") as nodes:
         for number in range(rounds):
-            for node in rng.sample([1, 2, 3], 2 if rng.random() < AT_ONCE else 1):
-                await nodes.nodes[node].kill()
-            if rng.random() < 0.5:
-                # The others take its shards, or it is back within its session and takes them again.
-                await nodes.clients.more(1)
-            for node, each in list(nodes.nodes.items()):
-                if not each.lives:
-                    await nodes.begin(node)
-            nodes.others.clear()
             try:
-                await nodes.clients.more(rng.randrange(1, 8))
+                await one_round(nodes, rng)
             except TimeoutError:
                 raise AssertionError(f"round {number}: nothing goes on\n{await where(nodes)}") from None
             assert nodes.clients.wrong == [], f"round {number}: {nodes.clients.wrong}"
             print(
                 f"\rkill {number + 1} of {rounds}, {sum(nodes.clients.acked.values())} acknowledged", end="", flush=True
             )
-        print(file=sys.stdout)
+        print()
     return nodes
+
+
+async def one_round(nodes: Nodes, rng: random.Random) -> None:
+    for node in rng.sample([1, 2, 3], 2 if rng.random() < AT_ONCE else 1):
+        await nodes.nodes[node].kill()
+    if rng.random() < 0.5:
+        # The others take its shards, or it is back within its session and takes them again.
+        await nodes.clients.more(1)
+    for node, each in list(nodes.nodes.items()):
+        if not each.lives:
+            await nodes.begin(node)
+    nodes.others.clear()
+    await nodes.clients.more(rng.randrange(1, 8))
 
 
 async def where(nodes: Nodes) -> str:

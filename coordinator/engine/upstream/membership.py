@@ -4,7 +4,7 @@ Heartbeats go by a connection of their own: the broker holds JoinGroup and SyncG
 is asked behind them on the same connection as long. Nor does a heartbeat wait behind anything else that this node asks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.engine.upstream.errors import Refused
@@ -14,6 +14,10 @@ from muster.coordinator.kafka.codec.codec import struct
 
 BESIDE_S: Final = 5.0
 """How much longer than the rebalance timeout a JoinGroup is waited for."""
+
+
+SHARES_ANEW: Final = "PreparingRebalance"
+"""A state of a group, as its coordinator names it."""
 
 
 class Fellow(NamedTuple):
@@ -85,15 +89,23 @@ class Membership:
 
     async def fellows(self) -> list[Fellow]:
         """All members, this one included. Raises UpstreamError."""
-        answer = await self._ask("DescribeGroups", struct("DescribeGroupsRequest")(groups=[self._group]))
-        for group in answer.groups:
+        return [
+            Fellow(each.group_instance_id or "", each.client_host, bytes(each.member_metadata))
+            for group in await self._described(ASK)
+            for each in group.members
+        ]
+
+    async def shares_anew(self) -> bool:
+        """Whether all members have to join again. Raises UpstreamError."""
+        return any(group.group_state == SHARES_ANEW for group in await self._described(BEAT))
+
+    async def _described(self, purpose: str) -> Sequence[Any]:
+        request = struct("DescribeGroupsRequest")(groups=[self._group])
+        groups: Sequence[Any] = (await self._ask("DescribeGroups", request, purpose)).groups
+        for group in groups:
             if group.error_code:
                 raise Refused(f"asking who is in the group {self._group}", group.error_code)
-            return [
-                Fellow(each.group_instance_id or "", each.client_host, bytes(each.member_metadata))
-                for each in group.members
-            ]
-        return []
+        return groups
 
     def hang_up(self) -> None:
         """Nobody waits for the answer of a JoinGroup or SyncGroup any more: the next one is not to wait behind it."""

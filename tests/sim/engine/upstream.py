@@ -198,7 +198,8 @@ class SimUpstream:
             )
             for each in group.members.values()
         ]
-        told = struct("DescribeGroupsResponse.groups")(group_id=request.groups[0], members=members)
+        named = "PreparingRebalance" if group.state is State.PREPARING else group.state.name
+        told = struct("DescribeGroupsResponse.groups")(group_id=request.groups[0], group_state=named, members=members)
         reply(struct("DescribeGroupsResponse")(groups=[told]))
 
 

@@ -122,6 +122,7 @@ class ClusterSide:
             self.replicas,
             self.image,
             self._poll_links,
+            around.desk,
             controller=self._controller,
             node_epoch=around.node_epoch,
             register_anew=around.register_anew,

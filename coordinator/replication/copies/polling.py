@@ -11,8 +11,10 @@ from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
 from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.copies.fetch_desk import ControllerDesk
 from muster.coordinator.replication.wire.links import Links
 from muster.coordinator.replication.wire.reaching import LinkError
+from muster.coordinator.replication.wire.words import NodeName
 
 logger = structlog.get_logger("muster.replication")
 
@@ -29,6 +31,7 @@ class Polling:
         replicas: Replicas,
         image: Image,
         links: Links,
+        desk: ControllerDesk,
         *,
         controller: Callable[[], int | None],
         node_epoch: Callable[[], int],
@@ -37,12 +40,15 @@ class Polling:
         broke: Callable[[int], None],
         heard: Callable[[], None] = lambda: None,
     ) -> None:
-        """controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
+        """desk: the controller's, where that is this node: who leads much has a thousand things to take in when others
+        fail, and writing them down for itself, and reading them again, would cost as much as to decide them.
+        controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
         registration; NO_EPOCH while it has none. register_anew: it counts no more. broke: a node did not answer.
         heard: the controller says how the cluster stands, be it that nothing is new."""
         self._replicas = replicas
         self._image = image
         self._links = links
+        self._desk = desk
         self._controller = controller
         self._node_epoch = node_epoch
         self._register_anew = register_anew
@@ -83,14 +89,18 @@ class Polling:
             Offline(topic_id, place.partition, why) for place, (topic_id, why) in sorted(self._replicas.offline.items())
         )
         try:
-            link = await self._links.to(controller)
-            answer = await link.cluster_state(
-                epoch, self._image.known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=DEADLINE_S
-            )
+            answer = await self._answer(controller, epoch, offline)
         except LinkError:
             self._broke(controller)
             return False
         return await self._take(answer, epoch)
+
+    async def _answer(self, controller: int, epoch: int, offline: tuple[Offline, ...]) -> ClusterState:
+        known = self._image.known
+        if controller == self._replicas.me:
+            return await self._desk.cluster_state(NodeName(controller, epoch), known, offline, POLL_WAIT_MS)
+        link = await self._links.to(controller)
+        return await link.cluster_state(epoch, known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=DEADLINE_S)
 
     def _tell_offline(self) -> None:
         """F9: whoever reads this node's log is to know why others lead."""

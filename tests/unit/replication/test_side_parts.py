@@ -24,7 +24,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.around import NoController
 from muster.coordinator.replication.copies.altering import Altering
 from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
-from muster.coordinator.replication.copies.fetch_desk import FetchDesk
+from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
 from muster.coordinator.replication.copies.flushing import Flushed, Flushing
 from muster.coordinator.replication.copies.polling import Polling
 from muster.coordinator.replication.tasks import Tasks
@@ -82,11 +82,14 @@ class Given:
             raise answer
         return answer
 
-    def polling(self, controller: int | None = CONTROLLER, epoch: int = 10) -> Polling:
+    def polling(
+        self, controller: int | None = CONTROLLER, epoch: int = 10, desk: ControllerDesk | None = None
+    ) -> Polling:
         return Polling(
             self.replicas,
             self.image,
             self,  # type: ignore[arg-type]
+            NoController() if desk is None else desk,
             controller=lambda: controller,
             node_epoch=lambda: epoch,
             register_anew=lambda: self.told.append("anew"),
@@ -150,6 +153,25 @@ def test_n1_what_an_answer_changes_is_learned_and_the_next_poll_names_it() -> No
         assert [asked[:2] for asked in given.asked] == [(11, (1, 1)), (11, (1, 2))]
         assert given.asked[0][2] == ((TOPIC, 0, "I/O error"),)
         assert given.replicas.node_epoch == 11, "by the registration that the poll named"
+
+    play(story)
+
+
+def test_n1_the_controller_s_own_node_hears_it_without_the_wire() -> None:
+    class Desk(NoController):
+        async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
+            asked.append((node, known, offline, max_wait_ms))
+            return ClusterState(NONE, given_id, 1, 2, nodes=(NodeView(3, 30),))
+
+    asked: list[Any] = []
+    given_id = 0
+
+    async def story(given: Given) -> None:
+        nonlocal given_id
+        given_id = given.replicas.me
+        assert await given.polling(controller=given_id, epoch=11, desk=Desk()).once()
+        assert asked == [((given_id, 11), (1, 1), (), 500)]
+        assert (given.asked, len(given.told), given.image.known) == ([], 1, (1, 2))
 
     play(story)
 

@@ -23,7 +23,7 @@ const named = (name) => ({ cluster }) => ({
 
 async function main() {
   const kafka = new Kafka({ clientId, brokers: address.split(','), logLevel: logLevel.NOTHING, retry: { retries: 50, maxRetryTime: 500 } });
-  const consumer = kafka.consumer({ groupId, sessionTimeout: Number(process.env.SESSION_MS || 3000), heartbeatInterval: 300, maxWaitTimeInMs: 200, ...(assignor && { partitionAssigners: [named(assignor)] }) });
+  const consumer = kafka.consumer({ groupId, sessionTimeout: Number(process.env.SESSION_MS || 3000), heartbeatInterval: 300, metadataMaxAge: Number(process.env.METADATA_MS || 300000), maxWaitTimeInMs: 200, ...(assignor && { partitionAssigners: [named(assignor)] }) });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     say({ assigned: (payload.memberAssignment[topic] || []).sort() });
   });

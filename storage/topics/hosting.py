@@ -305,6 +305,7 @@ class Hosting(Topics):
                 cuts.append((log, cut_point(log, offset)))
             except StorageError as error:
                 failures[tp] = error
+        self._commit_no_more(cuts)
         # The recovery points first: a crash half-way must not look like damage to durable records.
         lowered = [_expect_no_more(log, offset) for log, offset in cuts]
         if True in lowered:
@@ -318,6 +319,22 @@ class Hosting(Topics):
             except StorageError as error:
                 failures[log.partition] = error
         return failures
+
+    def _commit_no_more(self, cuts: Sequence[tuple[Log, int]]) -> None:
+        """Where committed records are to go, which an unclean election brings about: what comes in their place would be
+        taken for committed by a start that finds how far it was before."""
+        below = [(log, offset) for log, offset in cuts if log.told and offset < log.high_watermark]
+        if not below:
+            return
+        for log, offset in below:
+            log.lower_high_watermark(offset)
+        try:
+            self.checkpoint_high_watermarks()
+        except OSError as error:
+            raise StorageError(
+                f"Could not write the high watermarks of {self.data_dir} down: {error.strerror or error}. Nothing was "
+                f"cut; {remedy(error)}, then try again."
+            ) from error
 
     def begin_anew(self, topic: str, partition: int, offset: int) -> None:
         """Give up all records of a follower whose leader's log begins at `offset`, behind its end, and begin there."""

@@ -86,6 +86,7 @@ class LogModel:
         """Nothing is left from `end` on; the cut is flushed."""
         self._lose(end)
         self.kept_end = self.end
+        self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, self.end)
 
     def begin_at(self, offset: int) -> None:
         """Drop all, and begin there."""

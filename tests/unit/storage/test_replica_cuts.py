@@ -211,6 +211,23 @@ def test_what_lies_below_the_leaders_start_is_committed() -> None:
     assert ends(log) == (2, 3, 2)
 
 
+def test_what_comes_in_place_of_committed_records_that_were_cut_is_not_taken_for_committed_by_the_next_start() -> None:
+    """F5 after an unclean election (seed 192): the watermark that was written last was about what is gone, and what had
+    been copied since counted by it, though no leader ever committed it. Parted from, it was kept for good (F6)."""
+    disk = MemoryFiles()
+    broker = held(disk)
+    log = broker.log("t", 0)
+    replica.append_as_follower(log, sent(b"a", b"b", b"c", at=0), T0)
+    log.flush()
+    log.tell_high_watermark(3)
+    broker.checkpoint_high_watermarks()
+    broker.truncate("t", 0, 0)
+    replica.append_as_follower(log, sent(b"x", b"y", at=0, epoch=4), T0)
+    log.flush()
+    disk.kill()
+    assert ends(open_broker(disk, **SMALL).log("t", 0)) == (0, 2, 0)
+
+
 def test_high_watermarks_are_written_when_one_moved_and_bound_by_the_log_at_a_start() -> None:
     """F4: every five seconds by whoever asks, and nothing is written for an idle node."""
     disk = MemoryFiles()

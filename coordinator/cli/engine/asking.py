@@ -58,7 +58,7 @@ def ask(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -
 
 async def asked(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
     from muster.coordinator.engine.configured import reach_of
-    from muster.coordinator.engine.groups.adopt import InTheWay
+    from muster.coordinator.engine.groups.adopt import InTheWay, NotThere
     from muster.coordinator.engine.starting import Unusable
     from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
     from muster.coordinator.engine.upstream.upstream import Upstream
@@ -68,6 +68,8 @@ async def asked(settings: "Settings", work: "Callable[[Upstream], Awaitable[Resu
         return await work(upstream)
     except InTheWay as error:
         raise CommandError(str(error), code=Exit.CONFLICT) from error
+    except NotThere as error:
+        raise CommandError(str(error), "expected one that it lists", code=Exit.NOT_FOUND) from error
     except (Unusable, Refused) as error:
         raise CommandError(str(error)) from error
     except UpstreamError as error:

@@ -26,6 +26,10 @@ class InTheWay(Exception):
     """It cannot be done now; the text says who or what is in the way."""
 
 
+class NotThere(Exception):
+    """The upstream has no such group; the text says so."""
+
+
 class Here(Protocol):
     """The groups of this Muster, as far as they are asked here."""
 
@@ -55,10 +59,12 @@ async def adopt(
 ) -> Moved:
     """Take the positions that the upstream has of the group (M1). topics: those that there are, with their partitions.
 
-    Raises InTheWay, UpstreamError, and what `here` raises.
+    Raises InTheWay, NotThere, UpstreamError, and what `here` raises.
     """
-    await nobody_there(upstream, group)
+    state = await nobody_there(upstream, group)
     there = await groups.positions(upstream, group)
+    if not there and state == groups.NOBODY_THERE.state:
+        raise NotThere(f"the upstream has no group {group}")
     known = {place: position for place, position in there.items() if place[1] < topics.get(place[0], 0)}
     moved = Moved(group, known, sorted(there.keys() - known.keys()))
     await nobody_here(here, group)
@@ -95,11 +101,13 @@ async def release(upstream: Upstream, group: str, here: Here, *, dry_run: bool =
     return Moved(group, {place: each for place, each in at_hand.items() if place not in refused}, gone)
 
 
-async def nobody_there(upstream: Upstream, group: str) -> None:
+async def nobody_there(upstream: Upstream, group: str) -> str:
+    """In which state the group is. Raises InTheWay."""
     there = await groups.describe(upstream, group)
     if there.members:
         named = some([f"{each.client_id or each.id} at {each.host}" for each in there.members])
         raise InTheWay(f"the group {group} has members upstream: {named}; stop them first")
+    return there.state
 
 
 async def nobody_here(here: Here, group: str) -> None:

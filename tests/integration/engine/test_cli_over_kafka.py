@@ -68,6 +68,8 @@ def test_adopt_and_release(kafka: str, muster: NodeProcess, capsys: pytest.Captu
         committed(kafka, group, topic, offset, offset + 1)
     both = ["--engine", f"kafka://{kafka}", "--bootstrap", muster.address]
     reader = member(kafka, "moves-busy", "busy", topic)
+    assert main(["engine", "adopt", *both, "moves-nowhere"]) == 3
+    assert "the upstream has no group moves-nowhere" in capsys.readouterr().err
     assert main(["engine", "adopt", *both, "moves-busy"]) == 5
     assert "the group moves-busy has members upstream: busy at /127.0.0.1" in capsys.readouterr().err
     assert main(["engine", "adopt", *both, "--all", "moves-.*", "-o", "json", "--dry-run"]) == 5

@@ -16,7 +16,9 @@ from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.engine.writing import fitting, wire_of
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.ownership.facts import Batch, Producer, Read
+from muster.coordinator.runtime.led.engine import COMMIT_TIMEOUT_MS
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.server.driver.clock import Clock
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
@@ -78,6 +80,34 @@ def test_nobody_hears_of_a_commit_before_kafka_has_it() -> None:
             assert not reading.done(), "nor by reading it"
             held.set()
             assert (await answer, await reading) == (ErrorCode.NONE, 1)
+
+    run(story)
+
+
+class Shifted(Clock):
+    shift_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.shift_ms
+
+
+def test_a3_who_waits_too_long_hears_so_and_what_was_written_counts_all_the_same() -> None:
+    async def story(topic: StateTopic, broker: UpstreamBroker, address: str) -> None:
+        async with over(address) as node:
+            await node.all_served()
+            held = asyncio.Event()
+            topic.before_produce = held.wait
+            clock = Shifted()
+            clock._offset_s = node.clock._offset_s
+            node.clock = clock
+            answer = asyncio.ensure_future(node.commit("g", 1))
+            await node.changes(0.01)
+            clock.shift_ms = COMMIT_TIMEOUT_MS + 1
+            # The engine has the former clock's method; what it is asked with is the moment.
+            node.owning._clock_ms = clock.now_ms
+            assert await answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            held.set()
+            assert await node.committed("g") == 1
 
     run(story)
 

@@ -18,6 +18,7 @@ from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.config.nodes.engine import EngineSettings, check_engine, check_numbers
+from muster.coordinator.config.nodes.proxy_logins import check_proxy_logins
 from muster.coordinator.config.nodes.zookeeper import ZookeeperSettings
 from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
@@ -156,7 +157,6 @@ class Settings(
         others = {
             "zookeeper.connect": self.zookeeper_connect,
             "inter.broker.listeners": self.inter_broker_listeners,
-            "authorizer": "" if self.authorizer == "none" else self.authorizer,
         }
         check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
         check_numbers(self, self.node_id)
@@ -176,6 +176,8 @@ class Settings(
         )
         if self.kafka_door is not None:
             self.check_plain(self.kafka_door)
+            if self.upstream:
+                check_proxy_logins(self, self.kafka_door, self.certificates_of("kafka").ssl_client_auth)
         return self
 
 

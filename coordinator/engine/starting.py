@@ -138,7 +138,12 @@ def topic_of(upstream: Upstream, wanted: Wanted) -> Topic:
 
 
 async def make(upstream: Upstream, wanted: Wanted) -> None:
-    configs = {**CONFIGS, "min.insync.replicas": str(min(2, wanted.replication))}
+    await make_topic(upstream, wanted, CONFIGS)
+
+
+async def make_topic(upstream: Upstream, wanted: Wanted, configs: Mapping[str, str]) -> None:
+    """Raises Unusable, UpstreamError."""
+    configs = {**configs, "min.insync.replicas": str(min(2, wanted.replication))}
     try:
         await create_topic(upstream, wanted.topic, wanted.partitions, wanted.replication, configs)
     except Refused as error:

@@ -12,7 +12,9 @@ class SaslHandlers:
         made, login = struct("SaslHandshakeResponse"), call.peer.login
         if login is None:
             return made(error_code=ILLEGAL_SASL_STATE)
-        return made(error_code=login.handshake(request.mechanism, call.api_version), mechanisms=list(login.mechanisms))
+        return made(
+            error_code=await login.begin(request.mechanism, call.api_version), mechanisms=list(login.mechanisms)
+        )
 
     async def sasl_authenticate(self, request: Any, call: Any) -> Any:
         made, login = struct("SaslAuthenticateResponse"), call.peer.login

@@ -60,6 +60,12 @@ def lines(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[
         f"{tool} {me} --transactional-id {cluster}.shard- --resource-pattern-type prefixed --operation Write "
         "--operation Describe"
     )
+    yield "# with authorizer=acl: lists of rights, tokens and quotas. Nobody else may have a right to this topic"
+    yield (
+        f"{tool} {me} --topic {shlex.quote(settings.security_topic)} --operation Read --operation Write "
+        "--operation Create --operation Describe --operation DescribeConfigs"
+    )
+    yield f"{tool} {me} --transactional-id {cluster}.security --operation Write --operation Describe"
     yield f"{tool} {me} --group {cluster}.nodes --operation Read --operation Describe"
     yield f"{tool} {me} --topic '*' --operation Describe"
     yield "# exactly-once: positions of clients' transactions are written beside their records"

@@ -15,18 +15,26 @@ from muster.coordinator.cli.engine.asking import ask, settings_of, upstream_opti
     is_flag=True,
     help="The topic was deleted, cut or made anew, and you have looked: what is there counts from now on.",
 )
-def init(engine: str | None, file: Path | None, given: dict[str, str], again: bool) -> None:
+@click.option("--security", is_flag=True, help="Also the topic of rights, tokens and quotas (authorizer=acl).")
+def init(engine: str | None, file: Path | None, given: dict[str, str], again: bool, security: bool) -> None:
     """Make the state topic, or look whether the one there will do.
 
     A node does the same when it starts. Beforehand it is of use where nodes may not create topics. A topic that was
     there before is made anew, or taken as it is after it lost something, with --again only: nodes never do that by
-    themselves, and those that run go on within seconds.
+    themselves, and those that run go on within seconds. With --security the topic of rights is made, too, where it is
+    missing or empty, which nodes do by themselves only together with a first state topic.
     """
     from muster.coordinator.engine.configured import wanted_of
     from muster.coordinator.engine.starting import usable
     from muster.coordinator.engine.state.again import init_again
 
     settings = settings_of(engine, file, given)
+    if security:
+        from muster.coordinator.server.engined.rights import prepare
+
+        asking = settings.model_copy(update={"authorizer": "acl"})
+        ask(settings, lambda upstream: prepare(asking, upstream, anew=True))
+        notice(f"{settings.security_topic} will do")
     look = init_again if again else usable
     batch_bytes = ask(settings, lambda upstream: look(upstream, wanted_of(settings)))
     notice(

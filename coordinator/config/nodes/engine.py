@@ -187,6 +187,11 @@ class EngineSettings(ProxySettings):
     def state_topic(self) -> str:
         return self.engine_kafka_state_topic or f"{self.engine_kafka_cluster}.state"
 
+    @property
+    def security_topic(self) -> str:
+        """Where lists of rights, tokens and quotas are."""
+        return f"{self.engine_kafka_cluster}.security"
+
     @field_validator("engine")
     @classmethod
     def is_an_engine(cls, value: str) -> str:
@@ -250,7 +255,6 @@ MEETS_THERE: Final = "its nodes find each other in that Kafka"
 NO_PLACE: Final[Mapping[str, str]] = {
     "zookeeper.connect": f"{MEETS_THERE}, and groups of the ZooKeeper era need engine={BUNDLED}",
     "inter.broker.listeners": MEETS_THERE,
-    "authorizer": f"who may do what is kept in a node's own log, which needs engine={BUNDLED}",
 }
 """What a node over a Kafka does not take, and why."""
 

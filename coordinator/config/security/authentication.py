@@ -143,7 +143,8 @@ class AuthenticationSettings(BaseModel):
 
     @model_validator(mode="after")
     def signed_tokens_can_be_checked(self) -> Self:
-        if "OAUTHBEARER" in self.mechanisms and not self.oauthbearer_jwks_url:
+        ends_here = not getattr(self, "upstream", ())  # over somebody's Kafka the brokers check those of its clients
+        if ends_here and "OAUTHBEARER" in self.mechanisms and not self.oauthbearer_jwks_url:
             raise ValueError(
                 "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is empty, so that no "
                 "token could be checked; say where the keys are"

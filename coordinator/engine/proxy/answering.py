@@ -20,8 +20,13 @@ GROUP_AUTHORIZATION_FAILED: Final = 30
 READ_HERE: Final = frozenset(
     {"OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup",
      "DescribeGroups", "ListGroups", "DeleteGroups", "OffsetDelete", "ConsumerGroupHeartbeat",
-     "ConsumerGroupDescribe", "AddOffsetsToTxn", "TxnOffsetCommit", "ApiVersions"}
+     "ConsumerGroupDescribe", "AddOffsetsToTxn", "TxnOffsetCommit", "ApiVersions",
+     "SaslHandshake", "SaslAuthenticate", "DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs",
+     "ListConfigResources"}
 )  # fmt: skip
+
+
+SETTINGS: Final = frozenset({"DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs", "ListConfigResources"})
 
 
 def served(names: frozenset[str] = READ_HERE) -> tuple[Api, ...]:

@@ -14,10 +14,11 @@ from muster.coordinator.engine.proxy import rewriting
 from muster.coordinator.engine.proxy.allowed import CHANGES_TOPICS, PRODUCE, TABLE, Way
 from muster.coordinator.engine.proxy.beginnings import LONGEST, START, acks_of, group_of
 from muster.coordinator.engine.proxy.leg import Expected, Leg, Opens, Traffic
+from muster.coordinator.engine.proxy.login.relaying import LoginRules
 from muster.coordinator.engine.proxy.places import Places
 from muster.coordinator.engine.proxy.rewriting import Edit
 from muster.coordinator.engine.proxy.splitting import Split, joined, split
-from muster.coordinator.kafka.apis import API_VERSIONS
+from muster.coordinator.kafka.apis import API_VERSIONS, Api
 from muster.coordinator.kafka.codec.codec import decode, encode, is_flexible
 from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame
@@ -44,6 +45,8 @@ class Port:
     instruments: Instruments | None = None
     topics_changed: Callable[[], None] = lambda: None
     """Told when a request went through after which there may be other topics."""
+    login: LoginRules | None = None
+    """Where clients show their brokers who they are."""
 
 
 class Passage(Connection):
@@ -184,6 +187,10 @@ class Passage(Connection):
         else:
             self._forward(frame, key, version, correlation)
 
+    def _serve_here(self, frame: Frame) -> None:
+        """By the node's own handlers, as at any other door."""
+        super()._start(frame)
+
     def _greet(self, frame: Frame, version: int, correlation: int) -> None:
         """What the client is, is told to both; what it may use is what both have."""
         form = self._dispatch.form(API_VERSIONS, version)
@@ -253,12 +260,15 @@ class Passage(Connection):
 
     def _ask(self, slot: Slot, caller: Caller, request: Any) -> "asyncio.Future[bytes]":
         """Part of a request, with the header of the whole."""
-        name, version = slot.form.api.name, slot.form.version
+        return self._said(slot.form.api, slot.form.version, slot.correlation, caller.header, request)
+
+    def _said(self, api: Api, version: int, correlation: int, header: bytes, request: Any) -> "asyncio.Future[bytes]":
+        """A request of the node's own on the client's way there. Raises HangUp."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         leg = self._upstream()
-        head = HEAD.pack(slot.form.api.key, version, slot.correlation) + caller.header
-        body = b"".join(encode(f"{name}Request", version, request))
-        leg.expect(Expected(slot.correlation, None, answer=answer))
+        head = HEAD.pack(api.key, version, correlation) + header
+        body = b"".join(encode(f"{api.name}Request", version, request))
+        leg.expect(Expected(correlation, None, answer=answer))
         leg.write((len(head) + len(body)).to_bytes(LENGTH_BYTES, "big") + head + body)
         return answer
 
@@ -399,6 +409,8 @@ def change_of(port: Port, name: str, version: int) -> Callable[[Any], Any] | Non
         return lambda answer: rewriting.coordinators(answer, version, port.places)
     if name == "DescribeConfigs":
         return rewriting.described_configs
+    if name == "ListConfigResources":
+        return lambda answer: rewriting.listed_resources(answer, port.ours)
     return None
 
 

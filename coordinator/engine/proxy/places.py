@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from muster.coordinator.config import Address
 from muster.coordinator.edge.cluster import KAFKA, NodeAt
@@ -10,6 +10,10 @@ from muster.coordinator.runtime.router import partition_for
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
+
+
+MOST_DIGITS: Final = 12
+"""Of a node's id."""
 
 
 class Door(Protocol):
@@ -91,9 +95,14 @@ class Places:
         node = self._cluster.coordinator(partition_for(group, self._shards), KAFKA)
         return None if node is None else node._replace(node_id=self._base + node.node_id)
 
+    @property
+    def node_id(self) -> int:
+        """This node, as clients see it."""
+        return self._base + self._me
+
     def is_node(self, name: str) -> bool:
-        """Whether a client names this node by its id, as a resource."""
-        return name == str(self._base + self._me)
+        """Whether a client names a node of Muster by its id, as a resource."""
+        return name.isascii() and name.isdigit() and int(name[:MOST_DIGITS]) >= self._base
 
     def everyone(self, brokers: Sequence[tuple[int, str | None]]) -> list[NodeAt]:
         """Whom clients are told of: brokers, given with their racks, and all nodes of Muster."""

@@ -9,6 +9,7 @@ from typing import Final
 from muster.coordinator.edge.transport.handshakes import Handshakes
 from muster.coordinator.edge.transport.sockets import listening_socket
 from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.engine.proxy.login.passage import AskingPassage
 from muster.coordinator.engine.proxy.names import Arrival, Named
 from muster.coordinator.engine.proxy.passage import Passage, Port
 from muster.coordinator.kafka.connections.connection import Connection
@@ -55,16 +56,16 @@ class ProxyListener(KafkaListener):
         def made(broker: int | None) -> Connection:
             return self._made(own, dispatch) if broker is None else self._made(stands_for(broker), elsewhere)
 
-        opened: Callable[..., asyncio.Protocol] = partial(Passage, own)
+        making: Callable[..., asyncio.Protocol] = opened(own)
         if whom is not None:
             assert tls is not None, "names are asked for in handshakes"
-            opened = by_name(Named(tls, whom), made)
-        await self.start(dispatch, opened, tls)
+            making = by_name(Named(tls, whom), made)
+        await self.start(dispatch, making, tls)
         for broker, listening in self._for_brokers.items():
             await self._listen(listening, partial(self._made, stands_for(broker), elsewhere), tls)
 
     def _made(self, port: Port, dispatch: Dispatch) -> Connection:
-        return Passage(port, dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
+        return opened(port)(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
 
     async def _listen(self, listening: socket.socket, make: Callable[[], Connection], tls: Tls | None) -> None:
         if tls is None:
@@ -84,3 +85,8 @@ class ProxyListener(KafkaListener):
 def by_name(named: Named, made: Callable[[int | None], Connection]) -> Callable[..., asyncio.Protocol]:
     """Takes what a `Connection` takes."""
     return lambda *_: Arrival(lambda transport: made(named.broker(transport)))
+
+
+def opened(port: Port) -> Callable[..., Connection]:
+    """What makes a port's connections."""
+    return partial(Passage, port) if port.login is None else partial(AskingPassage, port.login, port)

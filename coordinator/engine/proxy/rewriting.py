@@ -34,7 +34,8 @@ RACKS: Final = 1
 MOST_BROKERS: Final = 10_000
 MOST_TAGS: Final = 10_000
 UNSUPPORTED_VERSION: Final = 35
-BROKER: Final = 4
+BROKER, GROUP = 4, 32
+"""Types of what has settings."""
 OF_EACH: Final = frozenset({"DescribeLogDirs", "ListTransactions"})
 """What brokers tell of themselves alone."""
 NO_LOG_DIR: Final = "none"
@@ -210,6 +211,14 @@ def nothing_here(name: str, version: int) -> Edit:
         return answer
 
     return whole(f"{name}Response", version, change)
+
+
+def listed_resources(answer: Any, ours: Callable[[str], bool]) -> Any:
+    """ListConfigResources without the groups that are ours: what is set for those is not the upstream's to know."""
+    answer.config_resources = [
+        row for row in answer.config_resources if row.resource_type != GROUP or not ours(row.resource_name)
+    ]
+    return answer
 
 
 def described_configs(answer: Any) -> Any:

@@ -57,7 +57,8 @@ def resource(entry: Any) -> Any:
     return entry.resource_type, entry.resource_name
 
 
-SETTINGS: Final = ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs")
+LISTS: Final = "ListConfigResources"
+"""It names nothing, and asks for what both have."""
 KINDS: Final = {
     "FindCoordinator": Kind(
         "coordinator_keys", "coordinators", itself, lambda row: row.key, by_key, BATCHED_COORDINATORS
@@ -82,6 +83,8 @@ class Split:
 
 def split(name: str, version: int, request: Any, ours: Ours, places: Places) -> Split:
     """A request that names nothing is the upstream's."""
+    if name == LISTS:
+        return Split(of_groups(version, request), request)
     kind = KINDS[name]
     if version < kind.first:
         one = request.key if name == "FindCoordinator" else request.group_id
@@ -98,6 +101,14 @@ def split(name: str, version: int, request: Any, ours: Ours, places: Places) -> 
     return Split(with_entries(request, kind.entries, mine), with_entries(request, kind.entries, theirs))
 
 
+def of_groups(version: int, request: Any) -> Any:
+    """What of it is about groups; None: nothing. Version 0 asks for what clients measure, and nothing else; an empty
+    list is all types there are."""
+    if version == 0 or (request.resource_types and GROUP not in request.resource_types):
+        return None
+    return with_entries(request, "resource_types", [GROUP])
+
+
 def with_entries(request: Any, field: str, entries: list[Any]) -> Any:
     made = type(request)
     fields = {name: getattr(request, name) for name in made._defaults}
@@ -106,9 +117,11 @@ def with_entries(request: Any, field: str, entries: list[Any]) -> Any:
 
 def joined(name: str, version: int, request: Any, mine: Any, theirs: Any) -> Any:
     """The answer to the whole request, in its order. A code for the whole answer is told if either part has one."""
-    kind = KINDS[name]
     if isinstance(mine, Written):
         mine = decode(f"{name}Response", version, b"".join(mine.body))[0]
+    if name == LISTS:
+        return both_lists(mine, theirs)
+    kind = KINDS[name]
     rows = {kind.row_key(row): row for answer in (theirs, mine) for row in getattr(answer, kind.rows)}
     order = dict.fromkeys(kind.entry_key(entry) for entry in getattr(request, kind.entries))
     answer = struct(f"{name}Response")(throttle_time_ms=theirs.throttle_time_ms)
@@ -116,3 +129,10 @@ def joined(name: str, version: int, request: Any, mine: Any, theirs: Any) -> Any
         answer.error_code = theirs.error_code or mine.error_code
     setattr(answer, kind.rows, [rows[key] for key in order if key in rows])
     return answer
+
+
+def both_lists(mine: Any, theirs: Any) -> Any:
+    """Of what has settings. A part is not the whole: a code of either is that of all."""
+    code = theirs.error_code or mine.error_code
+    rows = [] if code else [*theirs.config_resources, *mine.config_resources]
+    return struct(f"{LISTS}Response")(throttle_time_ms=theirs.throttle_time_ms, error_code=code, config_resources=rows)

@@ -51,6 +51,9 @@ class Desk(Protocol):
     def begin(self, mechanism: str) -> Mechanism:
         """A conversation of one of the mechanisms."""
 
+    async def offers(self, mechanism: str) -> int:
+        """Kafka's code for whether one of the mechanisms, which is allowed here, can be begun."""
+
     async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
         """What it comes to, off the loop. Raises LoginFailed, Busy."""
 
@@ -158,6 +161,15 @@ class Login:
             self.raw = True
             self._frames.shortest = 1
         return NONE
+
+    async def begin(self, mechanism: str, version: int) -> int:
+        """`handshake`, and whether who decides has the mechanism. Raises HangUp."""
+        code = self.handshake(mechanism, version)
+        if code == NONE and (code := await self._desk.offers(mechanism)) != NONE:
+            self._talk, self.raw = None, False
+            if not self.known:
+                self._connection.drain()
+        return code
 
     async def authenticate(self, data: bytes) -> Answer:
         """The client's next words. Raises HangUp."""

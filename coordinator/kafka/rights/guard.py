@@ -44,6 +44,7 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
     "DeleteGroups": ("groups_names",),
     "IncrementalAlterConfigs": ("resources",),
     "OffsetDelete": ("topics",),
+    "TxnOffsetCommit": ("topics",),
     "ConsumerGroupHeartbeat": ("subscribed_topic_names",),
     "ConsumerGroupDescribe": ("group_ids",),
 }

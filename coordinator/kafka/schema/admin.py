@@ -1,4 +1,4 @@
-"""Fields of the messages by which operators say who leads and who has copies, which nodes of a cluster answer.
+"""Fields of the messages by which operators say who leads and who has copies, and look where logs lie.
 
 Facts of Kafka's protocol up to 4.1, in the notation of `notation.py`.
 """

@@ -594,12 +594,14 @@ class OffsetDeleteResponse(_message.Message):
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("states_filter", "types_filter")
+    __slots__ = ("states_filter", "types_filter", "with_settings")
     STATES_FILTER_FIELD_NUMBER: _ClassVar[int]
     TYPES_FILTER_FIELD_NUMBER: _ClassVar[int]
+    WITH_SETTINGS_FIELD_NUMBER: _ClassVar[int]
     states_filter: _containers.RepeatedScalarFieldContainer[str]
     types_filter: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, states_filter: _Optional[_Iterable[str]] = ..., types_filter: _Optional[_Iterable[str]] = ...) -> None: ...
+    with_settings: bool
+    def __init__(self, states_filter: _Optional[_Iterable[str]] = ..., types_filter: _Optional[_Iterable[str]] = ..., with_settings: bool = ...) -> None: ...
 
 class ListedGroup(_message.Message):
     __slots__ = ("group_id", "protocol_type", "group_state", "group_type", "progress")

@@ -28,19 +28,29 @@ class PlainServer:
 
     def evaluate(self, data: bytes) -> Work:
         """See `Mechanism`."""
-        text = text_of(data, 2 * 4 * MOST_USER_NAME_CHARS + MOST_PASSWORD_BYTES + 2)
-        parts = text.split("\0")
-        if len(parts) != 3:
-            raise LoginFailed("malformed")
-        authzid, name, password = parts
-        if not name or not password or len(name) > MOST_USER_NAME_CHARS:
-            raise LoginFailed("malformed")
-        if len(password.encode()) > MOST_PASSWORD_BYTES:
-            raise LoginFailed("malformed")
-        if authzid and authzid != name:
-            raise LoginFailed("another's name")
+        name, password = said(data)
         known, stand_in = self._hash_of(name), self._stand_in(name)
         return Work(partial(checked, name, password, stand_in if known is None else known, known is not None))
+
+
+def said(data: bytes) -> tuple[str, str]:
+    """The name and the password of the client's message. Raises LoginFailed.
+
+    >>> said(b"\\0alice\\0secret")
+    ('alice', 'secret')
+    """
+    text = text_of(data, 2 * 4 * MOST_USER_NAME_CHARS + MOST_PASSWORD_BYTES + 2)
+    parts = text.split("\0")
+    if len(parts) != 3:
+        raise LoginFailed("malformed")
+    authzid, name, password = parts
+    if not name or not password or len(name) > MOST_USER_NAME_CHARS:
+        raise LoginFailed("malformed")
+    if len(password.encode()) > MOST_PASSWORD_BYTES:
+        raise LoginFailed("malformed")
+    if authzid and authzid != name:
+        raise LoginFailed("another's name")
+    return name, password
 
 
 def checked(name: str, password: str, kept: PasswordHash, known: bool) -> Success:

@@ -8,7 +8,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hashlib import new, pbkdf2_hmac
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.coordinator.security.facts import ScramCredential
 from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success, text_of, unescaped
@@ -53,34 +53,18 @@ class ScramServer:
         return self._first(text)
 
     def _first(self, text: str) -> Challenge:
-        """Such as `n,,n=alice,r=NONCE`."""
-        binding, comma, rest = text.partition(",")
-        authzid, second, bare = rest.partition(",")
-        if binding not in ("n", "y") or not (comma and second):
-            raise LoginFailed("channel binding" if binding.startswith("p=") else "malformed")
-        user, *more = bare.split(",")
-        if user[:2] != "n=" or not more or more[0][:2] != "r=" or any(not is_attribute(each) for each in more):
-            raise LoginFailed("malformed")
-        if len(user) > 3 * MOST_USER_NAME_CHARS or not is_nonce(more[0][2:]):
-            raise LoginFailed("malformed")
-        if any(each == "tokenauth=true" for each in more[1:]):
-            raise LoginFailed("delegation token")
-        self._name = unescaped(user[2:])
-        if len(self._name) > MOST_USER_NAME_CHARS:
-            raise LoginFailed("malformed")
-        if authzid and (authzid[:2] != "a=" or unescaped(authzid[2:]) != self._name):
-            raise LoginFailed("another's name")
+        said = first_of(text)
+        self._name = said.name
         known, stand_in = self._credential_of(self._name), self._stand_in(self._name)
         self._known = known is not None
         self._credential = stand_in if known is None else known
-        self._header = f"{binding},{authzid},"
-        theirs = more[0][2:]
-        self._nonce = theirs + self._own_nonce
+        self._header = said.header
+        self._nonce = said.nonce + self._own_nonce
         # librdkafka before 2.6.1 puts its own half before the whole once more. All of ours is signed either way.
-        self._nonces = {self._nonce, theirs + self._nonce}
+        self._nonces = {self._nonce, said.nonce + self._nonce}
         salt = b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
-        self._said = f"{bare},{answer}"
+        self._said = f"{said.bare},{answer}"
         return Challenge(answer.encode())
 
     def _final(self, text: str) -> Success:
@@ -104,6 +88,40 @@ class ScramServer:
         if not (right and self._known):
             raise LoginFailed("credentials")
         return Success(self._name, b"v=" + answer)
+
+
+class First(NamedTuple):
+    """The client's first message: what binds the channel, what is signed, who it is, and its half of the nonce."""
+
+    header: str
+    bare: str
+    name: str
+    nonce: str
+
+
+def first_of(text: str) -> First:
+    """Of such as `n,,n=alice,r=NONCE`. Raises LoginFailed.
+
+    >>> first_of("n,,n=al=2Cice,r=abc").name
+    'al,ice'
+    """
+    binding, comma, rest = text.partition(",")
+    authzid, second, bare = rest.partition(",")
+    if binding not in ("n", "y") or not (comma and second):
+        raise LoginFailed("channel binding" if binding.startswith("p=") else "malformed")
+    user, *more = bare.split(",")
+    if user[:2] != "n=" or not more or more[0][:2] != "r=" or any(not is_attribute(each) for each in more):
+        raise LoginFailed("malformed")
+    if len(user) > 3 * MOST_USER_NAME_CHARS or not is_nonce(more[0][2:]):
+        raise LoginFailed("malformed")
+    if any(each.startswith("tokenauth=") and each != "tokenauth=false" for each in more[1:]):
+        raise LoginFailed("delegation token")
+    name = unescaped(user[2:])
+    if len(name) > MOST_USER_NAME_CHARS:
+        raise LoginFailed("malformed")
+    if authzid and (authzid[:2] != "a=" or unescaped(authzid[2:]) != name):
+        raise LoginFailed("another's name")
+    return First(f"{binding},{authzid},", bare, name, more[0][2:])
 
 
 def is_attribute(text: str) -> bool:

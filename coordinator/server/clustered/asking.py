@@ -72,12 +72,13 @@ class Channels:
 class AsksElsewhere:
     """See `edge.cluster.Elsewhere`."""
 
-    def __init__(self, cluster: Cluster, channels: Channels, by_door: AsksByDoor) -> None:
+    def __init__(self, cluster: Cluster, channels: Channels, by_door: AsksByDoor | None) -> None:
         self._cluster = cluster
         self._channels = channels
         self._by_door = by_door
 
     async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
+        assert self._by_door is not None, "nodes of such a cluster have one"
         return await self._by_door.groups_with_settings(node)
 
     async def settings(self, shard: int, event: DescribeSettings | AlterSettings) -> SettingsReply:

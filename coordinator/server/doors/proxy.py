@@ -4,7 +4,7 @@ Imported only where engine is a Kafka. It has the shape of `doors/kafka.py`'s do
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
@@ -12,8 +12,16 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.engine.proxy.answering import Coordinators, NotHere, NoTransactions, served
+from muster.coordinator.engine.proxy.answering import (
+    READ_HERE,
+    SETTINGS,
+    Coordinators,
+    NotHere,
+    NoTransactions,
+    served,
+)
 from muster.coordinator.engine.proxy.leg import Traffic
+from muster.coordinator.engine.proxy.login.relaying import LoginRules
 from muster.coordinator.engine.proxy.names import whose
 from muster.coordinator.engine.proxy.ours import ours_by_name
 from muster.coordinator.engine.proxy.passage import Port
@@ -21,16 +29,17 @@ from muster.coordinator.engine.proxy.places import Hosts, Places, Ports
 from muster.coordinator.engine.proxy.ports import ProxyListener
 from muster.coordinator.engine.proxy.reaching import Reaching
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.dispatch import Dispatch, Guarding
 from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
-from muster.coordinator.server.doors.kafka import listener_limits
+from muster.coordinator.server.doors.kafka import charge, limiting_of, listener_limits
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster import Cluster
     from muster.coordinator.metrics.instruments import Instruments
+    from muster.coordinator.server.driver.drive import Driver
     from muster.coordinator.server.security.security import Security
 
 log = structlog.get_logger("muster.kafka")
@@ -96,6 +105,7 @@ class ProxyDoor:
         shards: int,
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
+        configs: Callable[[Places], object] | None = None,
         tell: Tell,
         ours: Callable[[str], bool] | None = None,
         cluster: "Cluster | None" = None,
@@ -105,10 +115,11 @@ class ProxyDoor:
         tls: Tls | None = None,
         security: "Security | None" = None,
     ) -> None:
-        """Answer clients. partitions, log_span: of the upstream's topics. ours: which groups are Muster's, if not by
-        their names alone. cluster: knows the other nodes and who owns which shard. transactions: makes, for the groups
-        of a port, what answers AddOffsetsToTxn and TxnOffsetCommit; None: both are refused. topics_changed: told when a
-        client has made, deleted or widened topics."""
+        """Answer clients. partitions, log_span: of the upstream's topics. configs: makes who answers for settings of
+        groups and nodes. ours: which groups are Muster's, if not by their names alone. cluster: knows the other nodes
+        and who owns which shard. transactions: makes, for the groups of a port, what answers AddOffsetsToTxn and
+        TxnOffsetCommit; None: both are refused. topics_changed: told when a client has made, deleted or widened
+        topics."""
         settings = self._settings
         places = self._places(shards, cluster)
         reaching = self._reaching = Reaching(upstream)
@@ -116,9 +127,14 @@ class ProxyDoor:
             settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
         )
 
+        login = None if security is None else logins_of(settings, security)
+        guard, limiting = guarding_of(security), limiting_of(security, partitions, settings)
+        if security is not None:
+            charge(self._listener, security, cast("Driver", driver), shards)
+
         def port_of(broker: int | None) -> Port:
             leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
-            return Port(broker, places, is_ours, leg, self.traffic, instruments, topics_changed)
+            return Port(broker, places, is_ours, leg, self.traffic, instruments, topics_changed, login)
 
         def dispatch_of(groups: GroupDriver) -> Dispatch:
             handlers = GroupHandlers(
@@ -130,8 +146,11 @@ class ProxyDoor:
                 rights_of=everything if security is None else security.topic_rights,
             )
             txn = NoTransactions() if transactions is None else transactions(Groups(groups, shards))
-            parts = (Coordinators(places), txn, handlers)
-            return Dispatch(parts, instruments, tell, apis=served())
+            parts = [Coordinators(places), txn, handlers]
+            if configs is not None:  # on all ports: Kafka's tools ask for a group's settings wherever they are
+                parts.append(configs(places))
+            apis = served() if configs is not None else served(READ_HERE - SETTINGS)
+            return Dispatch(parts, instruments, tell, guard, limiting, apis)
 
         here, elsewhere = dispatch_of(driver), dispatch_of(NotHere())
         await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))
@@ -170,3 +189,27 @@ class ProxyDoor:
             shards,
             cluster,
         )
+
+
+def logins_of(settings: Settings, security: "Security") -> LoginRules | None:
+    """None where the listener asks nobody to log in."""
+    if settings.kafka_door is None or not settings.kafka_door.asks_by_sasl:
+        return None
+    return LoginRules(
+        settings.mechanisms,
+        settings.oauthbearer_sub_claim,
+        settings.sasl_server_max_receive_size,
+        settings.connection_setup_timeout_ms / 1000,
+        settings.connection_failed_authentication_delay_ms / 1000,
+        lambda host, mechanism, why: security.failures.told(host, "kafka", mechanism, why),
+    )
+
+
+def guarding_of(security: "Security | None") -> Guarding | None:
+    """None where nobody is asked what they may."""
+    if security is None:
+        return None
+    from muster.coordinator.kafka.rights.catalog import NodeTopics
+    from muster.coordinator.kafka.rights.guard import Guard
+
+    return Guard(security.authorizer, NodeTopics(lambda: security.topics(), False), security.audit.refused)

@@ -97,7 +97,8 @@ class Newcomers(Protocol):
 
 
 class GatedEngine(LedEngine):
-    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set. on_read: hears which
+    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why nobody
+    may be judged right now by the rights that are known here. on_read: hears which
     topics members subscribe to by name (T1)."""
 
     _authority: Gate
@@ -109,6 +110,7 @@ class GatedEngine(LedEngine):
         self, *args: Any, on_read: Callable[[Iterable[str]], None] = lambda topics: None, **kwargs: Any
     ) -> None:
         self._held = {}
+        self.doubts: Callable[[], str] = lambda: ""
         self._on_read = on_read
         super().__init__(*args, **kwargs)
 
@@ -166,7 +168,13 @@ class GatedEngine(LedEngine):
         said = newcomers.said_of(slot.index, event.group_id) or BUSY
         return refusal_reply(event, said.code, said.message) if said.code else None
 
+    def beat(self, *args: Any, **given: Any) -> bool:
+        """As its base; refused like all else while rights are not known."""
+        return not self.doubts() and super().beat(*args, **given)
+
     def _refusal(self, slot: Slot, event: Any) -> Reply | None:
+        if why := self.doubts():
+            return refusal_reply(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         if not self._authority.takes(slot.index):
             return refusal_reply(event, ErrorCode.NOT_COORDINATOR, MOVES)
         if self._authority.has_room(slot.index) or slot.core is None or slot.core.writes_nothing(event):

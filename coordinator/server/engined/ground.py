@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.audit import Tell as TellAction
 from muster.coordinator.engine.dealt_view import DealtView
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.doors.proxy import ProxyDoor
 from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.engined.configs import ProxyConfigs
 from muster.coordinator.server.engined.naming import NAMES, sentence_of_names
 from muster.coordinator.server.engined.oddities import tell
 from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
@@ -29,6 +33,7 @@ from muster.storage.broker.requests import LogRequests
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments
     from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.store import SecurityStore
     from muster.coordinator.server.security.tls.listeners import Certificates
 
 TICK_S: Final = 1.0
@@ -50,7 +55,7 @@ class KafkaGround(Ground):
         return None
 
     def _join(self, certificates: "Certificates | None") -> KafkaSide:
-        return KafkaSide(self._settings, self._clock, self._doors)
+        return KafkaSide(self._settings, self._clock, self._doors, certificates)
 
     async def take(self, seen: Tell) -> None:
         """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
@@ -59,8 +64,13 @@ class KafkaGround(Ground):
         self.engine_figures = self.joined.figures
         self.disk = self.joined.broker
 
+    def rights_store(self) -> "SecurityStore | None":
+        return None if self.joined.rights is None else self.joined.rights.store
+
     async def register(self, security: "Security | None" = None) -> None:
-        """Whose shards are whose is dealt once the engine is there."""
+        """Know who may do what. Whose shards are whose is dealt once the engine is there."""
+        if security is not None and self.joined.rights is not None:
+            await self.joined.rights.share(security)
 
     async def leave(self) -> None:
         await self.joined.close()
@@ -87,6 +97,7 @@ class KafkaGround(Ground):
         assert isinstance(door, ProxyDoor), "such a node has one before its upstream"
         side, broker = self.joined, self.joined.broker
         side.traffic = door
+        groups = GroupConfigs(Groups(driver, side.shards), self.cluster)
         await door.start(
             driver,
             side.upstream,
@@ -96,6 +107,7 @@ class KafkaGround(Ground):
                 broker.start_offset(topic, partition),
                 broker.high_watermark(topic, partition),
             ),
+            configs=partial(ProxyConfigs, requests, groups),
             tell=tell,
             cluster=self.cluster,
             transactions=side.transactions_of(partitions),
@@ -142,6 +154,8 @@ class KafkaUpkeep:
             self._side.watching.look(self._side.owning, self._conditions, self._side.owning.now_ms())
             self._side.oddities.look(self._conditions)
             self._look_at_names()
+            if self._side.rights is not None:
+                self._side.rights.look(self._conditions)
             if self._side.mirroring is not None:
                 self._side.mirroring.look(self._conditions)
             self._conditions.current()  # what has run out is told, though nobody asks

@@ -31,6 +31,7 @@ from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.clustered.asking import Channels, credentials_of
 from muster.coordinator.server.clustered.doors import http_door
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.proxy import ProxyDoor
@@ -43,7 +44,9 @@ from muster.coordinator.server.engined.logs import UpstreamLogs
 from muster.coordinator.server.engined.mirroring import Mirroring
 from muster.coordinator.server.engined.newcomers import Newcomers
 from muster.coordinator.server.engined.oddities import Oddities
+from muster.coordinator.server.engined.owners import AsksOwners
 from muster.coordinator.server.engined.records import UpstreamRecords
+from muster.coordinator.server.engined.rights import RightsThere, prepare
 from muster.coordinator.server.engined.watching import Watching
 from muster.coordinator.server.node.endings import IdInUse
 from muster.storage.broker.requests import LogRequests
@@ -51,6 +54,7 @@ from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from muster.coordinator.server.driver.drive import Driver
+    from muster.coordinator.server.security.tls.listeners import Certificates
     from muster.coordinator.server.service.session import Sessions
 
 
@@ -75,15 +79,25 @@ class KafkaSide:
     oddities: Oddities
     mirroring: Mirroring | None = None
     newcomers: Newcomers | None = None
+    rights: RightsThere | None = None
+    """Where anybody is asked what they may."""
     view: DealtView
     """Which node has which shard."""
     admin: None = None
 
-    def __init__(self, settings: Settings, clock: Clock, doors: Callable[[], Doors]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        doors: Callable[[], Doors],
+        certificates: "Certificates | None" = None,
+    ) -> None:
         """doors: where clients are told to go, asked once the ports are bound."""
         self._settings = settings
         self._clock = clock
         self._doors = doors
+        self._certificates = certificates
+        self._channels: Channels | None = None
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(reach_of(settings))
         self.watching = Watching(settings)
@@ -94,18 +108,22 @@ class KafkaSide:
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
         self._closed = False
+        self._instance = uuid4().hex
+        self._ended_by: BaseException | None = None
+        """Why the node may not go on, where that is known before it is under way."""
 
     async def meet(self) -> None:
         """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
         settings = self._settings
         try:
+            await prepare(settings, self.upstream)
             batch_bytes = await usable(self.upstream, wanted_of(settings))
             self.topics = Topics(
                 self.upstream,
                 now_ms=self._clock.now_ms,
                 refresh_ms=settings.engine_kafka_metadata_refresh_ms,
                 gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
-                private=(settings.state_topic,),
+                private=(settings.state_topic, settings.security_topic),
                 on_bug=self._failed,
                 on_trouble=self.watching.topics_troubled,
             )
@@ -125,7 +143,7 @@ class KafkaSide:
         doors = self._doors()
         kafka = "" if doors.kafka is None else named(doors.kafka)
         began_ms = wall_ms() - monotonic_ms()
-        rules = rules_of(settings, uuid4().hex, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
+        rules = rules_of(settings, self._instance, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
         self.owning = Owning(
             self.upstream,
             self.group_log,
@@ -165,6 +183,8 @@ class KafkaSide:
             mark_ms=settings.engine_kafka_owner_refresh_ms,
             on_bug=self._failed,
         )
+        self._channels = Channels(self.view, credentials_of(self._certificates))
+        self.view.elsewhere = AsksOwners(self.view, self._channels)
         self.oddities = Oddities(
             self.upstream,
             self.topics,
@@ -175,6 +195,9 @@ class KafkaSide:
             ),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
         )
+        if settings.authorizer != "none":
+            given = settings, self.broker, self.upstream, self._instance
+            self.rights = RightsThere(*given, self._stop_over)
 
     def _has_ports_for_all(self) -> None:
         """Raises Unusable for a broker that Kafka's clients could not be led to."""
@@ -223,6 +246,10 @@ class KafkaSide:
         assert isinstance(engine, GatedEngine), "it was made by `engine`"
         assert self._nodes is not None, "`meet` comes first"
         self._fail, self._end_shard = fail, sessions.end_shard
+        if self.rights is not None:
+            self.rights.judge(engine)
+        if self._ended_by is not None:
+            fail(self._ended_by)
         self.owning.start(engine, driver.wake)
         self._nodes.start()
         self.topics.start()
@@ -311,10 +338,14 @@ class KafkaSide:
         self._closed = True
         if self._entering is not None:
             self._entering.cancel()
+        if self._channels is not None:
+            await self._channels.close()
         if self._nodes is not None:
             await self._nodes.stop()
         if hasattr(self, "owning"):
             await self.owning.stop()
+        if self.rights is not None:
+            self.rights.stop()
         if self.newcomers is not None:
             await self.newcomers.stop()
         if self.mirroring is not None:
@@ -338,6 +369,10 @@ class KafkaSide:
         if self.mirroring is not None:
             self.mirroring.lost(shard)
         self._end_shard(shard)
+
+    def _stop_over(self, why: BaseException) -> None:
+        self._ended_by = why
+        self._fail(why)
 
     def _stop_for(self, sentence: str) -> None:
         self._fail(IdInUse(sentence))

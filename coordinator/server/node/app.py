@@ -229,7 +229,9 @@ class Node:
         self._ground = ground_of(self._settings, self._clock, self._certificates, self._doors)
         await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
         self.broker = self._ground.disk
-        self._security = await secured_by.security_of(self._settings, self.broker, self._certificates)
+        self._security = await secured_by.security_of(
+            self._settings, self.broker, self._certificates, self._ground.rights_store()
+        )
         if self._ground.joined is None:
             self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
             self.engine.load(self._loaded_ms)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.doors.proxy import ProxyDoor
     from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.store import SecurityStore
     from muster.coordinator.server.security.tls.listeners import Certificates
 
 
@@ -92,6 +93,10 @@ class Ground:
         settings = self._settings
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         return await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
+
+    def rights_store(self) -> "SecurityStore | None":
+        """Where it is kept who may do what, if not in a log of this node or its cluster."""
+        return None
 
     async def register(self, security: "Security | None" = None) -> None:
         """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands, and who

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from muster.coordinator.server.clustered.joined import Joined
     from muster.coordinator.server.security.rights.asking import Rights
     from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.store import SecurityStore
     from muster.coordinator.server.security.tls.listeners import Certificates
 
 
@@ -76,12 +77,20 @@ def tls_of(certificates: "Certificates | None", door: str) -> Tls | None:
     return None if own is None else own.tls()
 
 
-async def security_of(settings: Settings, broker: Broker, certificates: "Certificates | None") -> "Security | None":
-    """None where nobody is asked who they are. Of one node of many it knows nothing before `shared`. Raises
-    SecurityDamaged, StorageError."""
+async def security_of(
+    settings: Settings,
+    broker: Broker,
+    certificates: "Certificates | None",
+    store: "SecurityStore | None" = None,
+) -> "Security | None":
+    """None where nobody is asked who they are. Of one node of many it knows nothing before `shared`. store: where it is
+    kept by others; whoever has it tells when it is known. Raises SecurityDamaged, StorageError."""
     if settings.authorizer == "none":
         return None
     from muster.coordinator.server.security.security import Security
+
+    if store is not None:
+        return Security(settings, broker, certificates, store)
 
     if settings.inter_broker_listeners:
         from muster.coordinator.server.clustered.shared_store import SharedStore

@@ -68,6 +68,7 @@ class Accounts:
     ) -> dict[str, Outcome]:
         """Each user for itself. `upsertions`: names, passwords, iterations (0: the fewest)."""
         self._few(len(upsertions) + len(deletions))
+        self._are_here()
         outcomes = duplicates([*(name for name, _, _ in upsertions), *deletions])
         made: list[Change] = []
         for name, password, iterations in upsertions:
@@ -103,6 +104,7 @@ class Accounts:
         A hash for PLAIN goes with any such change: it is of a password that is no longer meant to be known.
         """
         self._few(len(upsertions) + len(deletions))
+        self._are_here()
         names = list(dict.fromkeys([*(name for name, _ in deletions), *(each.name for each in upsertions)]))
         outcomes: dict[str, Outcome] = {}
         for name, mechanism in deletions:
@@ -237,6 +239,14 @@ class Accounts:
         except CoordinatorError as error:
             problem = error.code, error.message
             outcomes.update((str(change.key[0]), problem) for change in changes)
+
+    def _are_here(self) -> None:
+        """Raises CoordinatorError."""
+        if not self._store.keeps_users:
+            raise refused(
+                "users log in at the brokers of the Kafka that is this node's engine, which have their passwords; "
+                "change them there (kafka-configs.sh --entity-type users)"
+            )
 
     def _few(self, count: int, most: int = MOST_ALTERATIONS) -> None:
         if count > most:

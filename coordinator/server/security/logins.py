@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 
 from muster.coordinator.config.security.authentication import AuthenticationSettings
-from muster.coordinator.kafka.connections.login import Busy, Login
+from muster.coordinator.kafka.connections.login import NONE, Busy, Login
 from muster.coordinator.security.facts import PasswordHash, ScramCredential
 from muster.coordinator.security.identity import USER, Identity, Principal
 from muster.coordinator.security.login import plain, scram
@@ -62,6 +62,10 @@ class Logins:
             partial(self._credential_of, mechanism),
             lambda name: scram.stand_in(self._secret(), mechanism, LEAST_ITERATIONS, name),
         )
+
+    async def offers(self, mechanism: str) -> int:
+        """See `Desk`: all that the settings allow."""
+        return NONE
 
     async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
         """See `Desk`."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.positions import here_or_off_the_loop
@@ -62,6 +62,7 @@ class QuotaBook:
                 if entity in then:
                     raise BadQuota("the request names this entity twice; expected each once")
                 figures = altered(entity, now.get(entity, {}), ops)
+                self._are_kept(name for name, value in ops if value is not None)
                 if entity not in now:
                     if kept >= MOST_ENTITIES:
                         raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
@@ -82,6 +83,15 @@ class QuotaBook:
         if not validate_only:
             await self._store.write_all(changes)
         return told
+
+    def _are_kept(self, names: Iterable[str]) -> None:
+        """Raises BadQuota."""
+        for name in names:
+            if name in self._store.quotas_elsewhere:
+                raise BadQuota(
+                    f"{name} is kept by the brokers of the Kafka that is this node's engine, where records and topics "
+                    "are; set it there (kafka-configs.sh)"
+                )
 
 
 def altered(

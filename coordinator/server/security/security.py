@@ -119,6 +119,8 @@ class Security:
         if self.keys is not None:
             await self.keys.start()
         self._turning = asyncio.create_task(WallClock(self._clock_moved).turn())
+        if not self.store.keeps_users:
+            return
         if self._alone:
             await self._make_salts()
         else:

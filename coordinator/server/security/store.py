@@ -58,6 +58,11 @@ class Overtaken(Exception):
 class SecurityStore:
     """The state, and its only writer. It lives on the node's event loop; `load` may run in a thread before that."""
 
+    keeps_users: bool = True
+    """Whether users are kept here; otherwise whoever asks them for passwords has them."""
+    quotas_elsewhere: frozenset[str] = frozenset()
+    """Quotas of what does not pass here, or of what others charge for: nobody would keep them."""
+
     def __init__(self, broker: Broker) -> None:
         self.state = SecurityState()
         self._broker = broker

@@ -296,6 +296,8 @@ class GroupCoordinator:
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
+        if request.with_settings:
+            return await self._with_settings()
         template = translate.list_groups(request, self._driver.next_id())
         questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
         replies = await self._driver.ask_all(questions, effects.ListReply)
@@ -306,6 +308,17 @@ class GroupCoordinator:
             error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
             error_message=sentence(failed.code, failed.message) if failed else "",
             groups=groups,
+        )
+
+    async def _with_settings(self) -> pb.ListGroupsResponse:
+        questions = [(shard, events.ListSettings(self._driver.next_id())) for shard in range(self._shards)]
+        replies = await self._driver.ask_all(questions, effects.ListSettingsReply)
+        told = [reply for reply in replies if reply.code is not ErrorCode.NOT_COORDINATOR]
+        failed = next((reply for reply in told if reply.code is not ErrorCode.NONE), None)
+        return pb.ListGroupsResponse(
+            error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
+            error_message=sentence(failed.code, failed.message) if failed else "",
+            groups=[pb.ListedGroup(group_id=group) for reply in told for group in reply.group_ids],
         )
 
     async def describe_groups(self, request: pb.DescribeGroupsRequest, call: Call) -> pb.DescribeGroupsResponse:

@@ -35,7 +35,7 @@ inter.broker.listener.name=PLAINTEXT
 group.min.session.timeout.ms=1000
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
-  required user_muster="{password}";
+  required user_muster="{password}" user_alice="{password}" user_bob="{password}";
 listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=\\
   org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=\\

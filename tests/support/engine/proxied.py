@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Self
 
-from muster.coordinator.config import Address, load_settings
+from muster.coordinator.config import Address, Settings, load_settings
 from muster.coordinator.edge.cluster import Cluster
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.reach import Reach
@@ -46,6 +46,7 @@ class Proxied:
         cluster: Cluster | None = None,
         transactions: object | None = None,
         driver_of: Callable[[Any], Any] = lambda driver: driver,
+        security: Callable[[Settings], Any] | None = None,
         **settings: str,
     ) -> None:
         self.ports = free_ports(brokers)
@@ -64,6 +65,7 @@ class Proxied:
         self._cluster = cluster
         self._transactions = transactions
         self._driver_of = driver_of
+        self.security = None if security is None else security(self.settings)
 
     async def __aenter__(self) -> Self:
         self.door.bind()
@@ -80,6 +82,7 @@ class Proxied:
             cluster=self._cluster,
             transactions=self._transactions,
             topics_changed=self._changed,
+            security=self.security,
         )
         return self
 

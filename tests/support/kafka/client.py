@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any, Self
 
+from muster.coordinator.engine.proxy.allowed import TABLE
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 from tests.support.pace import pace
 
-KEYS = {api.name: api.key for api in APIS}
+KEYS = {api.name: api.key for api in (*(api for api, _ in TABLE.values()), *APIS)}
 PATIENCE_S = 30.0
 
 

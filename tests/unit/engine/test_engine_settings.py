@@ -63,10 +63,6 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
             "--set: kafka.listeners is 127.0.0.1:9092, but engine.kafka.broker.ports is empty: Kafka's clients speak",
         ),
         (
-            OVER | {"authorizer": "acl"},
-            "--set: authorizer is acl, but engine is kafka://b1:9092, b2:9093: who may do what is kept in a node's own",
-        ),
-        (
             {"engine.kafka.cluster": "blue"},
             "--set: engine.kafka.cluster is blue, but engine is bundled: there is no Kafka",
         ),
@@ -105,3 +101,55 @@ def test_what_does_not_go_together_is_refused_with_both_names(given: dict[str, s
 
 def test_lists_show_them() -> None:
     assert {field.alias for field in EngineSettings.model_fields.values()} <= known_settings().keys()
+
+
+KAFKA = OVER | {"kafka.listeners": "127.0.0.1:0", "engine.kafka.broker.ports": "9100"}
+BY_SASL = {
+    "engine.kafka.security.protocol": "SASL_PLAINTEXT",
+    "engine.kafka.sasl.mechanism": "PLAIN",
+    "engine.kafka.sasl.username": "muster",
+}
+ASKING = {"kafka.listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            KAFKA | BY_SASL,
+            "kafka.listeners is 127.0.0.1:0 (PLAINTEXT), but engine.kafka.security.protocol is SASL_PLAINTEXT: clients",
+        ),
+        (
+            KAFKA | ASKING | {"authorizer": "acl"},
+            "but engine.kafka.security.protocol is PLAINTEXT: it is the brokers that decide about logins",
+        ),
+        (KAFKA | BY_SASL | ASKING, "authorizer is none, but kafka.listeners asks who clients are"),
+        (
+            KAFKA | {"engine.kafka.security.protocol": "SSL", "engine.kafka.ssl.keystore.location": "me.pem"},
+            "engine.kafka.ssl.keystore.location is me.pem: by its certificate all clients",
+        ),
+        (
+            KAFKA | {"connections.max.reauth.ms": "1000"},
+            "connections.max.reauth.ms is 1000, but engine is a Kafka: its brokers say how long a login holds",
+        ),
+    ],
+)
+def test_nobody_comes_to_the_brokers_as_the_node_by_mistake(given: dict[str, str], sentence: str) -> None:
+    assert sentence in complaint(given)
+
+
+def test_a_clients_certificate_is_not_lost_in_silence() -> None:
+    given = {
+        "kafka.listeners": "SSL://127.0.0.1:0",
+        "authorizer": "acl",
+        "ssl.keystore.location": "server.pem",
+        "ssl.truststore.location": "ca.pem",
+        "listener.name.kafka.ssl.client.auth": "required",
+    }
+    told = complaint(KAFKA | given)
+    assert "ssl.client.auth is required, but engine is a Kafka: a client's certificate ends at this node" in told
+
+
+def test_who_checks_tokens_of_clients_is_the_upstream() -> None:
+    given = KAFKA | BY_SASL | ASKING | {"authorizer": "acl", "sasl.enabled.mechanisms": "OAUTHBEARER"}
+    assert load_settings(None, given).mechanisms == ("OAUTHBEARER",)

@@ -1,0 +1,30 @@
+"""Asks the owners of groups what Kafka's tools may ask of any node: what is set for them, and for which (X12)."""
+
+from typing import Any, Final
+
+import grpc
+
+from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest, ListGroupsResponse
+from muster.coordinator.server.clustered.asking import GROUPS, PATIENCE_S, AsksElsewhere, Channels
+
+LIST: Final = f"{GROUPS}ListGroups"
+
+
+class AsksOwners(AsksElsewhere):
+    """By their gRPC doors, as what this node's own certificate says it is."""
+
+    def __init__(self, cluster: Cluster, channels: Channels) -> None:
+        super().__init__(cluster, channels, None)
+
+    async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
+        channel = await self._channels.to(node)
+        if channel is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
+        call: Any = channel.unary_unary(LIST, ListGroupsRequest.SerializeToString, ListGroupsResponse.FromString)
+        try:
+            said: ListGroupsResponse = await call(ListGroupsRequest(with_settings=True), timeout=PATIENCE_S)
+        except grpc.aio.AioRpcError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
+        return ErrorCode(int(said.error_code)), tuple(group.group_id for group in said.groups)

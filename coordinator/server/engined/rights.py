@@ -1,0 +1,76 @@
+"""A node's part in who may do what, over somebody's Kafka: looked at before its groups are, read before it answers."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from muster.coordinator.config import Settings
+from muster.coordinator.edge.clock import wall_ms
+from muster.coordinator.engine.secured import starting
+from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.runtime.conditions import GROUPS, Conditions
+from muster.coordinator.security.records import encode
+from muster.coordinator.server.engined.gated import GatedEngine
+from muster.coordinator.server.engined.rights_store import BEGUN, BEHIND, UpstreamStore
+from muster.storage.broker.broker import Broker
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.security.security import Security
+
+
+async def prepare(settings: Settings, upstream: Upstream, *, anew: bool = False) -> None:
+    """Before the state topic is made: the topic of rights comes first, so that a node which finds the one finds the
+    other. anew: an operator wants it made. Raises Unusable, UpstreamError."""
+    topic = settings.security_topic
+    if settings.authorizer == "none":
+        if await starting.is_there(upstream, topic):
+            raise Unusable(
+                f"authorizer is none, but the upstream has {topic}: other nodes of the cluster ask who may do what, "
+                "and whoever reaches this one would need no right; set authorizer=acl as at the others"
+            )
+        return
+    await starting.prepared(
+        upstream,
+        topic,
+        replication=settings.engine_kafka_state_replication_factor,
+        id_base=settings.engine_kafka_node_id_base,
+        new=anew or await starting.is_new(upstream, settings.state_topic, settings.engine_kafka_cluster),
+        mark=[(*encode(BEGUN), None)],
+        now_ms=wall_ms(),
+    )
+
+
+class RightsThere:
+    """`share`, then `judge` once there is an engine; `look` every now and then."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        upstream: Upstream,
+        instance: str,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """fail: hears why the node may not go on."""
+        self.store = UpstreamStore(
+            broker, upstream, settings.security_topic, node=settings.node_id, instance=instance, wall_ms=wall_ms
+        )
+        self._fail = fail
+
+    async def share(self, security: "Security") -> None:
+        """Returns once it is known who may do what. Raises SecurityDamaged, StorageError."""
+        await self.store.know(self._fail)
+        await security.start()
+
+    def judge(self, engine: GatedEngine) -> None:
+        """What the engine is asked is refused while nobody knows."""
+        engine.doubts = self.store.stale
+
+    def look(self, conditions: Conditions) -> None:
+        if sentence := self.store.behind():
+            conditions.report(BEHIND, sentence, impairs=GROUPS)
+        else:
+            conditions.clear(BEHIND)
+
+    def stop(self) -> None:
+        self.store.stop()

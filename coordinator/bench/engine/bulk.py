@@ -1,6 +1,5 @@
-"""A client of Kafka's protocol that does nothing but move bytes: one request, again and again, on a blocking socket.
-
-What it takes itself is next to nothing, so a node in its way is seen as large as it can be.
+"""Clients of Kafka's protocol as load: one that does nothing but move bytes, one request again and again on a blocking
+socket, so that a node in its way is seen as large as it can be; and librdkafka's, which most programs have.
 """
 
 import socket
@@ -21,6 +20,9 @@ PARTITION_BYTES: Final = 1 << 20
 
 BUFFER_BYTES: Final = 1 << 23
 ANSWER_S: Final = 60.0
+AT_ONCE: Final = 5_000
+"""Records that a consumer is asked for."""
+
 AHEAD: Final = 2
 """Produce requests under way before an answer is waited for."""
 
@@ -63,6 +65,26 @@ def produced(address: str, topic: str, partitions: int, batch: bytes, wanted: in
                 size, ahead = answer(line, buffer), ahead - 1
                 accepted(bytes(buffer[LENGTH_BYTES:size]), address)
         return sent / (time.perf_counter() - began)
+
+
+def consumed(address: str, topic: str, partitions: int, records: int, size: int) -> float:
+    """Bytes a second of so many records of this size, from the beginning, by librdkafka's consumer."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "bulk", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+        if not consumer.consume(1, ANSWER_S):
+            raise BenchFailed(f"a consumer of {topic!r} at {address} read nothing within {ANSWER_S:.0f} s")
+        read, began = 0, time.perf_counter()
+        while read < records:
+            found = len(consumer.consume(min(AT_ONCE, records - read), ANSWER_S))
+            if not found:
+                raise BenchFailed(f"a consumer of {topic!r} at {address} read {read} records, and no more")
+            read += found
+        return read * size / (time.perf_counter() - began)
+    finally:
+        consumer.close()
 
 
 def connected(address: str) -> socket.socket:

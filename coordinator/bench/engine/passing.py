@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.engine.bulk import fetched, produced
+from muster.coordinator.bench.engine.bulk import consumed, fetched, produced
 from muster.coordinator.bench.engine.inside import BENCH, process_over, settings_over
 from muster.coordinator.bench.kafka.broker import Broker, fill_broker, free_ports
 from muster.coordinator.bench.processes import STOP_S, announcement, cpu_ns
@@ -19,13 +19,16 @@ from muster.storage.records.batch import encode_turn
 TOPIC, SINK = "passing", "passed"
 PARTITIONS: Final = 4
 RECORD_BYTES, RECORDS = 1_024, 900
-BATCHES: Final = 2
-"""Of each partition that is read; one answer has as much of each as a consumer asks for."""
+BATCHES: Final = 60
+"""Of each partition that is read: a fifth of a GB altogether."""
+READ: Final = PARTITIONS * BATCHES * RECORDS - 1
 
 ROUNDS: Final = 5
-FETCHED, PRODUCED = 1 << 30, 256 << 20
+FETCHED, PRODUCED = 1 << 30, 128 << 20
 """Bytes of one round."""
 GB: Final = 1e9
+KEPT: Final = {"retention.ms": "-1"}
+"""The records bear no time: a broker that looks at their age would have them gone within the run."""
 
 Load = Callable[[str], float]
 """Given an address, bytes a second."""
@@ -49,12 +52,15 @@ class Proxy(NamedTuple):
 def measure(broker: Broker, home: str) -> Iterator[Row]:
     batch = encode_turn([(b"%d" % number, bytes(RECORD_BYTES), 0) for number in range(RECORDS)], 0)
     for topic, batches in ((TOPIC, [batch] * BATCHES), (SINK, [batch])):
-        fill_broker(broker, topic, PARTITIONS, batches, {"retention.bytes": str(PRODUCED)})
+        fill_broker(broker, topic, PARTITIONS, batches, KEPT)
     with proxy_of(broker, Path(home)) as proxy:
-        read = alternating(broker, proxy, lambda at: fetched(at, TOPIC, PARTITIONS, FETCHED), FETCHED)
+        size = READ * RECORD_BYTES
+        read = alternating(broker, proxy, lambda at: consumed(at, TOPIC, PARTITIONS, READ, RECORD_BYTES), size)
+        moved = alternating(broker, proxy, lambda at: fetched(at, TOPIC, PARTITIONS, FETCHED), FETCHED)
         written = alternating(broker, proxy, lambda at: produced(at, SINK, PARTITIONS, batch, PRODUCED), PRODUCED)
-    yield from rows("P5 fetch of 1 KB records through a node", read, 0.6, 0.9)
-    yield from rows("P6 produce of 1 KB records through a node", written, 0.7, 1.2)
+    yield from rows("P5 fetch of 1 KB records through a node, librdkafka", read, 0.6, 0.9)
+    yield from rows("P5 fetch, a client that only moves bytes", moved, 0.6, 0.9)
+    yield from rows("P6 produce, a client that only moves bytes", written, 0.7, 1.2)
 
 
 def rows(case: str, found: Found, rate: float, cpu_s: float) -> Iterator[Row]:

@@ -28,6 +28,7 @@ from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.ownership import ground
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
@@ -115,6 +116,31 @@ class KafkaSide:
     async def meet(self) -> None:
         """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
         settings = self._settings
+        batch_bytes = await self._look()
+        self.ends = Ends(
+            self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
+        )
+        self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
+        self.requests = LogRequests(self.broker)
+        self.group_log = StateLog(batch_bytes)
+        doors = self._doors()
+        kafka = "" if doors.kafka is None else named(doors.kafka)
+        began_ms = wall_ms() - monotonic_ms()
+        rules = rules_of(settings, self._instance, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
+        self.owning = self._owning_by(rules)
+        self._nodes = self._nodes_by(rules, doors)
+        self.view = self._nodes.view
+        self.state_topic = self._made_state_topic()
+        self._channels = Channels(self.view, credentials_of(self._certificates))
+        self.view.elsewhere = AsksOwners(self.view, self._channels)
+        self.oddities = self._made_oddities()
+        if settings.authorizer != "none":
+            given = settings, self.broker, self.upstream, self._instance
+            self.rights = RightsThere(*given, self._stop_over)
+
+    async def _look(self) -> int:
+        """How many bytes a batch of the state topic has room for. Raises NoUpstream."""
+        settings = self._settings
         try:
             await prepare(settings, self.upstream)
             batch_bytes = await usable(self.upstream, wanted_of(settings))
@@ -131,24 +157,14 @@ class KafkaSide:
             self._has_ports_for_all()
         except (Unusable, UpstreamError) as error:
             raise NoUpstream(f"engine is {settings.engine}, but {error}") from error
-        self.ends = Ends(
-            self.upstream,
-            self.topics,
-            now_ms=self._clock.now_ms,
-            patience_ms=settings.group_assignor_deadline_ms,
-        )
-        self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
-        self.requests = LogRequests(self.broker)
-        self.group_log = StateLog(batch_bytes)
-        doors = self._doors()
-        kafka = "" if doors.kafka is None else named(doors.kafka)
-        began_ms = wall_ms() - monotonic_ms()
-        rules = rules_of(settings, self._instance, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
-        self.owning = Owning(
+        return batch_bytes
+
+    def _owning_by(self, rules: ground.Settings) -> Owning:
+        return Owning(
             self.upstream,
             self.group_log,
-            settings.state_topic,
-            settings.engine_kafka_cluster,
+            self._settings.state_topic,
+            self._settings.engine_kafka_cluster,
             rules,
             now_ms=monotonic_ms,
             wall_ms=wall_ms,
@@ -160,20 +176,24 @@ class KafkaSide:
             on_stop=self._stop_for,
             on_bug=self._failed,
         )
-        self._nodes = NodesGroup(
+
+    def _nodes_by(self, rules: ground.Settings, doors: Doors) -> NodesGroup:
+        return NodesGroup(
             self.upstream,
             self.owning,
             rules,
-            cluster=settings.engine_kafka_cluster,
+            cluster=self._settings.engine_kafka_cluster,
             shards=self.shards,
-            heartbeat_ms=settings.engine_kafka_heartbeat_interval_ms,
+            heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
             addresses=addresses_of(doors),
             on_dealt=self.watching.dealt,
             on_trouble=self.watching.group_troubled,
             on_bug=self._failed,
         )
-        self.view = self._nodes.view
-        self.state_topic = StateTopic(
+
+    def _made_state_topic(self) -> StateTopic:
+        settings = self._settings
+        return StateTopic(
             self.upstream,
             self.topics,
             wanted_of(settings),
@@ -183,9 +203,10 @@ class KafkaSide:
             mark_ms=settings.engine_kafka_owner_refresh_ms,
             on_bug=self._failed,
         )
-        self._channels = Channels(self.view, credentials_of(self._certificates))
-        self.view.elsewhere = AsksOwners(self.view, self._channels)
-        self.oddities = Oddities(
+
+    def _made_oddities(self) -> Oddities:
+        settings = self._settings
+        return Oddities(
             self.upstream,
             self.topics,
             shards=self.shards,
@@ -195,9 +216,6 @@ class KafkaSide:
             ),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
         )
-        if settings.authorizer != "none":
-            given = settings, self.broker, self.upstream, self._instance
-            self.rights = RightsThere(*given, self._stop_over)
 
     def _has_ports_for_all(self) -> None:
         """Raises Unusable for a broker that Kafka's clients could not be led to."""

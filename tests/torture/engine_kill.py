@@ -17,6 +17,11 @@ from pathlib import Path
 
 from muster.coordinator.bench.kafka.broker import KAFKA
 from muster.coordinator.bench.kafka.maven import NotFetched, jars
+from muster.coordinator.config import parse_address
+from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
+from muster.coordinator.kafka.codec.codec import struct
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.processes import Nodes, three
 
@@ -63,8 +68,16 @@ async def where(nodes: Nodes) -> str:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(10):
             await nodes.news.until(lambda: all(len(each.said) > before[node] for node, each in nodes.nodes.items()))
+    upstream = Upstream(Reach((parse_address(nodes.addresses[1]),)))
+    try:
+        request = struct("DescribeGroupsRequest")(groups=[f"{nodes.cluster}.nodes"])
+        group = await upstream.ask_coordinator(GROUP, f"{nodes.cluster}.nodes", "DescribeGroups", request)
+    except UpstreamError as error:
+        group = error
+    finally:
+        upstream.close()
     told = [f"node {node}, {'alive' if each.lives else 'gone'}: {each.said}" for node, each in nodes.nodes.items()]
-    return "\n".join([*told, str(nodes.clients.acked)])
+    return "\n".join([*told, str(group), str(nodes.clients.acked)])
 
 
 def main() -> int:

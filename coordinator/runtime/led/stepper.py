@@ -50,6 +50,8 @@ class LedFlushing(Flushing):
 
 class LedStepper(Stepper):
     answers: LedAnswers
+    tells = LedAnswers
+    """What kind of them."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class LedStepper(Stepper):
     ) -> None:
         super().__init__(log, slots, reports, metrics, written_at_once)
         self._on_orphans = on_orphans
-        self.answers = LedAnswers(metrics, authority, clock_ms)
+        self.answers = self.tells(metrics, authority, clock_ms)
         self.deadlines = LedDeadlines(slots, authority)
         self.flushing = LedFlushing(log, authority)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.core import events
-from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, Reply
 from muster.coordinator.core.events import Event, TurnedAway
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
@@ -16,12 +16,13 @@ from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.writing import TooLarge
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.led.answers import LedAnswers
 from muster.coordinator.runtime.led.authority import Authority
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.runtime.led.stepper import LedStepper
 from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import ShardStatus, Slot
+from muster.coordinator.runtime.slot import Notices, Replies, ShardStatus, Slot
 
 MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
 FULL: Final = (
@@ -39,9 +40,35 @@ MOST_HELD: Final = 10_000
 """Requests of one group that wait until it is known."""
 
 
+class GatedAnswers(LedAnswers):
+    """A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what others
+    of its shard wrote; members would take the node for gone. It rests on what the member was told before, which is on
+    record, and on the lease."""
+
+    def tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        if slot.held or slot.position > slot.durable:
+            well = [told for told in replies if is_as_before(slot.unanswered.get(told[0]), told[1])]
+            if well and self._authority.may_answer(slot.index):
+                self.release(slot, well, ())
+                replies = [told for told in replies if told not in well]
+                if not replies and not notices:
+                    return
+        super().tell(slot, replies, notices)
+
+
+def is_as_before(request: Event | None, reply: Reply) -> bool:
+    """Whether it is a heartbeat's answer that has nothing new in it."""
+    if isinstance(reply, ConsumerHeartbeatReply):
+        same = isinstance(request, events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
+        return same and not reply.code and reply.assignment is None and reply.coming is None
+    return isinstance(reply, HeartbeatReply) and not reply.code
+
+
 class GatedStepper(LedStepper):
     """Tells those whose group's record has no room in the log that it is theirs (S3). The shard goes all the same: what
     was decided is in memory, and nowhere else."""
+
+    tells = GatedAnswers
 
     def _keep(
         self, slot: Slot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int

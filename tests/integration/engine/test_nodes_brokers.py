@@ -9,7 +9,7 @@ import pytest
 
 from muster.coordinator.bench.cluster.trio import NODES, Brokers, started
 from tests.interop.kafka_broker import until_open
-from tests.support.engine.processes import three
+from tests.support.engine.processes import LONG_MS, three
 
 MORE = """broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
@@ -44,6 +44,23 @@ def test_one_broker_is_killed_and_one_frozen_and_nothing_acknowledged_is_lost(br
             brokers.signal(2, signal.SIGSTOP)
             await nodes.clients.more()
             brokers.signal(2, signal.SIGCONT)
+            await nodes.share(2, 2, 2)
+
+    asyncio.run(story())
+
+
+def test_under_min_isr_what_writes_waits_and_all_is_there_when_copies_are_in_sync_again(brokers: Brokers) -> None:
+    """Two copies, both wanted: with one broker frozen two of three shards can write nothing."""
+
+    async def story() -> None:
+        async with three(brokers.addresses[1], "isr", LONG_MS, copies=2) as nodes:
+            brokers.signal(3, signal.SIGSTOP)
+            waits = asyncio.ensure_future(nodes.clients.more(50))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(10):
+                    await asyncio.shield(waits)
+            brokers.signal(3, signal.SIGCONT)
+            await waits
             await nodes.share(2, 2, 2)
 
     asyncio.run(story())

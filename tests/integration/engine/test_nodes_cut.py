@@ -1,15 +1,22 @@
 """Nodes whose ways to a real Kafka are cut, one by one and all at once: nobody tells what may be another's to tell."""
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from muster.coordinator.client import Admin, Worker
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.client.types import TopicPartition
 from tests.interop.kafka_broker import free_port, kafka_broker
 from tests.support.cluster_cuts import ZOOKEEPER, Cuts
 from tests.support.engine.processes import GROUPS, SESSION_MS, three
+from tests.support.engine.served import make_topics, over
+from tests.support.node import running_node
+from tests.support.pace import until
 
 UPSTREAM = ZOOKEEPER
 """The other end of each node's way."""
@@ -92,3 +99,47 @@ def test_a_short_cut_moves_nothing(ways: Ways) -> None:
             assert [node.serves for node in nodes.nodes.values()] == [2, 2, 2]
 
     asyncio.run(story())
+
+
+def test_a_slow_upstream_is_told_to_who_writes_and_members_go_on(ways: Ways, tmp_path: Path) -> None:
+    """Answers wait, then hear COORDINATOR_NOT_AVAILABLE; heartbeats that write nothing are answered while the lease
+    holds, and nobody is put out, though it lasts longer than a member's session."""
+    address = ways.addresses[1]
+    make_topics(address, {"slow-orders": 2})
+    settings = over(address, "slow", offsets_commit_timeout_ms="500", engine_kafka_session_timeout_ms="60000")
+    member: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 200, "group_membership": "poll"}
+    with (
+        running_node(tmp_path / "node", settings) as node,
+        Admin(bootstrap_servers=node.address, default_api_timeout_ms=1_000) as admin,
+    ):
+        worker = Worker(bootstrap_servers=node.address, group_id="slow", **member)
+        worker.join(topics=["slow-orders"])
+
+        def owns() -> bool:
+            worker.poll(0.02)
+            return len(worker.owned()) == 2
+
+        def refusal(offset: int) -> str:
+            assert owns(), node.log_tail()
+            try:
+                admin.alter_offsets("by-hand", {TopicPartition("slow-orders", 0): offset})
+            except ClientError as error:
+                return str(error)
+            return ""
+
+        try:
+            until(owns, node.log_tail)
+            until(lambda: refusal(1) == "", node.log_tail)
+            before = worker.group_metadata()
+            ways.cuts.cut(1, UPSTREAM)
+            until(lambda: "COORDINATOR_NOT_AVAILABLE" in refusal(2), node.log_tail)
+            cut_s = time.monotonic()
+            until(lambda: refusal(2) != "" and "upstream-slow" in node.log_tail(), node.log_tail)
+            until(lambda: refusal(2) != "" and time.monotonic() - cut_s > 8, node.log_tail)
+            ways.cuts.mend()
+            until(lambda: refusal(3) == "", node.log_tail)
+            assert [at.offset for at in admin.group_offsets("by-hand").values()] == [3]
+            assert worker.group_metadata() == before
+        finally:
+            ways.cuts.mend()
+            worker.close()

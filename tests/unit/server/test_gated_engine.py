@@ -2,9 +2,16 @@
 
 from collections.abc import Collection
 from itertools import count
+from typing import Any
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.effects import (
+    ConsumerHeartbeatReply,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+)
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     Heartbeat,
@@ -30,11 +37,11 @@ class Everybody:
     """May do all, unless it is told otherwise; what was written counts at once."""
 
     def __init__(self) -> None:
-        self.mine, self.room = True, True
+        self.mine, self.room, self.leased = True, True, True
         self.engine: GatedEngine
 
     def may_answer(self, shard: int) -> bool:
-        return True
+        return self.leased
 
     def may_fire(self, shard: int) -> bool:
         return True
@@ -196,3 +203,30 @@ def test_t1_what_members_read_is_told() -> None:
     for kind in ("consumer", "connect"):
         engine.submit(0, JoinGroup(next(ids), "c", "", None, "c", "/h", 10_000, 10_000, kind, protocols, "fresh"))
     assert sorted(told) == ["new", "old", "orders", "orders"]
+
+
+def test_a3_a_heartbeat_that_says_nothing_new_is_answered_though_its_shard_has_something_on_its_way() -> None:
+    """Members would take the node for gone. Not without the lease, and nothing that is new."""
+    stage = Stage()
+
+    def beat(epoch: int, **given: Any) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(next(ids), "k", "m", epoch, **given)
+
+    def told(*requests: Request) -> list[int]:
+        for request in requests:
+            stage.engine.submit(0, request)
+        stage.engine.turn(0)
+        return list(dict(stage.engine.take_released().replies))
+
+    joined = stage.ask(beat(0, rebalance_timeout_ms=60_000, topic_names=("orders",), owned={}))
+    assert isinstance(joined, ConsumerHeartbeatReply)
+    epoch = joined.member_epoch
+    stage.ask(beat(epoch, owned=joined.assignment))
+    waits, well = commit(), beat(epoch)
+    assert told(waits, well) == [well.request_id]
+    late, leaves = beat(epoch), beat(-1)
+    stage.authority.leased = False
+    assert told(late) == []
+    stage.authority.leased = True
+    assert told(leaves) == []
+    assert list(stage.settle()) == [waits.request_id, late.request_id, leaves.request_id]

@@ -14,6 +14,9 @@ from muster.coordinator.ownership.stages import SERVING, Stage
 from muster.coordinator.ownership.taking import Taking
 
 MOVES = "it moves to another node"
+DEALT = "it was dealt to another node"
+IN_ORDER = frozenset({MOVES, DEALT})
+"""Why shards go when nothing is wrong."""
 
 
 class Shards:
@@ -114,7 +117,7 @@ class Shards:
     def _share(self, event: ev.Share) -> None:
         self._ground.deal = event.deal
         for shard in sorted(self._takings.keys() - event.shards):
-            self._takings.pop(shard).end("it was dealt to another node")
+            self._takings.pop(shard).end(DEALT)
         for shard in sorted(event.shards - self._takings.keys()):
             self._takings[shard] = Taking(shard, self._ground)
 

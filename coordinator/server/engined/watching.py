@@ -10,7 +10,7 @@ from muster.coordinator.engine.upstream.errors import named_code
 from muster.coordinator.metrics.instruments import Timing
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause, Report
-from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.shards import IN_ORDER, Shards
 from muster.coordinator.ownership.stages import SERVING, Stage
 from muster.coordinator.runtime.conditions import GROUPS, Conditions
 
@@ -99,7 +99,8 @@ class Watching:
         log.warning("another node owns the shard now; it is unloaded here", shard=shard)
 
     def lost(self, shard: int, why: str) -> None:
-        log.debug("shard unloaded", shard=shard, why=why)
+        tell = log.debug if why in IN_ORDER else log.warning
+        tell("shard unloaded", shard=shard, why=why)
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 

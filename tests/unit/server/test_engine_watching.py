@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.appends import Why
+from muster.coordinator.ownership.shards import DEALT, MOVES, Shards
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.server.engined.watching import PATIENCE_MS, Watching
 from tests.support.owning import Kafka, OwningNode
@@ -60,3 +62,14 @@ def test_why_what_was_written_is_not_acknowledged_is_told() -> None:
     node.codes.clear()
     node.passes(5_000)
     assert heard(node, "upstream-slow") is None
+
+
+def test_a_shard_that_goes_for_a_reason_is_a_line_in_the_log_and_one_that_moves_is_none() -> None:
+    """A node whose appends came too late, or whose lease ended, gave its shards up without a word."""
+    watching = Watching(load_settings(None, {"engine": "kafka://b:9092"}))
+    with capture_logs() as lines:
+        watching.lost(3, Why.LATE.value)
+        watching.lost(4, MOVES)
+        watching.lost(5, DEALT)
+    assert [(line["log_level"], line["shard"]) for line in lines] == [("warning", 3), ("debug", 4), ("debug", 5)]
+    assert "engine.kafka.delivery.timeout.ms" in lines[0]["why"]

@@ -25,3 +25,7 @@ class EngineFigures:
     foreign_members: Mapping[str, int] = field(default_factory=dict)
     """By group."""
     topics_unseen: int = 0
+    pending_positions: int = 0
+    """In clients' transactions that have not ended."""
+    oldest_pending_ms: int = 0
+    """For so long the oldest of them waits."""

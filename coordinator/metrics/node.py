@@ -151,6 +151,8 @@ def of_engine(figures: EngineFigures) -> Iterator[Metric]:
     yield gauge("muster_engine_proxy_connections", {(): figures.proxy_connections})
     yield gauge("muster_engine_foreign_members", by_word(figures.foreign_members))
     yield gauge("muster_engine_topics_unseen", {(): figures.topics_unseen})
+    yield gauge("muster_engine_pending_positions", {(): figures.pending_positions})
+    yield gauge("muster_engine_oldest_transaction_seconds", {(): figures.oldest_pending_ms / 1_000})
 
 
 def counted(

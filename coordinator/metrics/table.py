@@ -421,6 +421,8 @@ OF_ENGINE: Final = (
         (),
         "Topics that groups read and that Kafka's answers leave out, though nobody said that they are gone.",
     ),
+    Family("muster_engine_pending_positions", GAUGE, NODE, (), "Positions in clients' transactions that are open."),
+    Family("muster_engine_oldest_transaction_seconds", GAUGE, NODE, (), "For how long the oldest of those waits."),
 )
 """Of a node over somebody's Kafka; no other node has them."""
 

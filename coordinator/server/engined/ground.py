@@ -153,6 +153,7 @@ class KafkaUpkeep:
             await asyncio.sleep(TICK_S)
             self._side.watching.look(self._side.owning, self._conditions, self._side.owning.now_ms())
             self._side.oddities.look(self._conditions)
+            self._side.look_at_transactions(self._conditions)
             self._look_at_names()
             if self._side.rights is not None:
                 self._side.rights.look(self._conditions)

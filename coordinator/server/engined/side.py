@@ -21,6 +21,7 @@ from muster.coordinator.engine.starting import Unusable, usable
 from muster.coordinator.engine.state.watching import StateTopic
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.transactions import hanging
 from muster.coordinator.engine.transactions.committing import Committing
 from muster.coordinator.engine.transactions.handlers import TransactionHandlers
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
@@ -30,6 +31,7 @@ from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.metrics.engine import EngineFigures
 from muster.coordinator.ownership import ground
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
+from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.clustered.asking import Channels, credentials_of
@@ -105,6 +107,7 @@ class KafkaSide:
         self.traffic: ProxyDoor | None = None
         """Where Kafka's clients pass, once they do."""
         self._nodes: NodesGroup | None = None
+        self._engine: Engine | None = None
         self._entering: asyncio.Task[None] | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
@@ -268,6 +271,7 @@ class KafkaSide:
             self.rights.judge(engine)
         if self._ended_by is not None:
             fail(self._ended_by)
+        self._engine = engine
         self.owning.start(engine, driver.wake)
         self._nodes.start()
         self.topics.start()
@@ -302,9 +306,17 @@ class KafkaSide:
 
         return made
 
+    def waiting(self) -> list[hanging.Waiting]:
+        """Positions in clients' transactions that have not ended, the oldest first."""
+        return [] if self._engine is None else hanging.of_engine(self._engine, self.owning.shards.served())
+
+    def look_at_transactions(self, conditions: Conditions) -> None:
+        """Tell of those that do not end."""
+        hanging.look(conditions, self.waiting(), self._clock.now_ms())
+
     def figures(self) -> EngineFigures:
         """Of this moment."""
-        shards, watching = self.owning.shards, self.watching
+        shards, watching, waiting = self.owning.shards, self.watching, self.waiting()
         return EngineFigures(
             appends=watching.appends,
             unacked={shard: shards.unacked(shard) for shard in shards.stages()},
@@ -316,6 +328,8 @@ class KafkaSide:
             proxy_connections=0 if self.traffic is None else self.traffic.connections,
             foreign_members={group: each.members for group, each in self.oddities.foreign.items()},
             topics_unseen=len(self.oddities.unseen),
+            pending_positions=sum(each.positions for each in waiting),
+            oldest_pending_ms=max(self._clock.now_ms() - waiting[0].since_ms, 0) if waiting else 0,
         )
 
     # -- what its gRPC door offers ------------------------------------------------------------------------------------

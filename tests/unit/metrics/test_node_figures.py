@@ -55,6 +55,8 @@ ENGINE = EngineFigures(
     proxied={"up": 6},
     foreign_members={"orders": 8},
     topics_unseen=9,
+    pending_positions=3,
+    oldest_pending_ms=2_500,
 )
 FIGURES = replace(ALONE, cluster=CLUSTER, engine=ENGINE)
 
@@ -130,6 +132,8 @@ def test_of_a_kafka_below_there_are_figures_and_of_other_nodes_there_are_none() 
         ("proxy_connections",): 0,
         ("foreign_members", "orders"): 8,
         ("topics_unseen",): 9,
+        ("pending_positions",): 3,
+        ("oldest_transaction_seconds",): 2.5,
     }
     alone = text(ALONE, busy())
     assert not [family.name for family in OF_ENGINE if family.name in alone]

@@ -1,0 +1,194 @@
+"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours: who is asked, and which codes their clients hear (E1, E3)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.engine.transactions.committing import Committing
+from muster.coordinator.engine.transactions.handlers import TransactionHandlers
+from muster.coordinator.engine.transactions.writing import Outcome
+from muster.coordinator.engine.upstream.errors import Unreached
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Peer
+from tests.support.kafka.memory_node import until
+
+PATH = "TxnOffsetCommitRequest.topics"
+
+
+class Around:
+    """What the handlers ask: groups, the upstream, and who writes. Everything is allowed, if nobody says otherwise."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.written = 0
+        self.allowed: TxnOffsetCommitReply | None = None
+        self.over = ErrorCode.NONE
+        self.events: list[Any] = []
+        self.asked: list[Any] = []
+        self.wait: asyncio.Future[None] | None = None
+
+    # Groups.
+
+    def next_id(self) -> int:
+        return len(self.events) + 1
+
+    def shard_of(self, group_id: str) -> int:
+        return 3
+
+    async def ask(self, group_or_broker: Any, make_or_api: Any, wanted_or_request: Any, **_: Any) -> Any:
+        if isinstance(make_or_api, str):
+            return self._upstream(group_or_broker, wanted_or_request)
+        event = make_or_api()
+        self.events.append(event)
+        if isinstance(event, TxnWriteOver):
+            return TxnWriteOverReply(self.over)
+        kept = {place: StoredOffset(each[0], each[1], each[2], 0) for place, each in event.offsets.items()}
+        return self.allowed or TxnOffsetCommitReply(kept=kept)
+
+    # Upstream.
+
+    async def ask_coordinator(self, kind: int, key: str, api: str, request: Any) -> Any:
+        return self._upstream(key, request)
+
+    def _upstream(self, whom: Any, request: Any) -> Any:
+        self.asked.append((whom, request.topics[0].name, request.topics[0].partitions))
+        if self.code < 0:
+            raise Unreached("nobody answers")
+        by = struct("AddPartitionsToTxnResponse.results.results_by_partition")
+        row = by(partition_index=3, partition_error_code=self.code)
+        made = struct("AddPartitionsToTxnResponse.results")(name="muster.state", results_by_partition=[row])
+        return struct("AddPartitionsToTxnResponse")(results=[made])
+
+    def count(self, api: str, code: int) -> None: ...
+
+    def coordinator_moved(self, kind: int, key: str) -> None: ...
+
+    # Who writes.
+
+    def append(self, shard: int, client: Any, group_id: str, kept: Any) -> "asyncio.Future[Outcome]":
+        async def written() -> Outcome:
+            if self.wait is not None:
+                await self.wait
+            return Outcome(self.written)
+
+        return asyncio.ensure_future(written())
+
+
+def play(story: Callable[[Around, TransactionHandlers], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        around: Any = Around()
+        committing = Committing(around, around)
+        await story(around, TransactionHandlers(around, committing, around, "muster.state", lambda: {"t": 2}))
+
+    asyncio.run(run())
+
+
+def call(broker: int | None = None) -> KafkaCall:
+    eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    return KafkaCall(3, "tests", Peer("10.0.0.1", eof, stands_for=broker))
+
+
+def commit(*places: tuple[str, int], offset: int = 5) -> Any:
+    row = struct(f"{PATH}.partitions")
+    topics = [
+        struct(PATH)(
+            name=topic, partitions=[row(partition_index=part, committed_offset=offset, committed_metadata=None)]
+        )
+        for topic, part in places
+    ]
+    return struct("TxnOffsetCommitRequest")(
+        transactional_id="app", group_id="g", producer_id=50, producer_epoch=2, member_id="", topics=topics
+    )
+
+
+def codes(answer: Any) -> list[int]:
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(0, 0), (51, 51), (47, 47), (16, 16), (48, 48), (53, 30), (29, 30), (3, 15), (-1, 15)]
+)
+@pytest.mark.parametrize("broker", [None, 2])
+def test_e1_the_shard_s_partition_is_added_where_the_client_asked(broker: int | None, code: int, told: int) -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.code = code
+        request = struct("AddOffsetsToTxnRequest")(
+            transactional_id="app", producer_id=50, producer_epoch=2, group_id="g"
+        )
+        answer = await handlers.add_offsets_to_txn(request, call(broker))
+        assert answer.error_code == told
+        assert around.asked == [("app" if broker is None else 2, "muster.state", [3])]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(0, 0), (47, 47), (90, 90), (48, 48), (10, 28), (16, 16), (45, 15), (53, 15), (7, 15)]
+)
+def test_e3_what_a_client_is_told_of_a_write_and_it_is_over_in_any_case(code: int, told: int) -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.written = code
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0), ("t", 1)), call())) == [told, told]
+        asked, over = around.events
+        assert isinstance(asked, TxnOffsetCommit)
+        assert isinstance(over, TxnWriteOver)
+        assert over.of == asked.request_id
+
+    play(story)
+
+
+def test_partitions_that_cannot_be_are_refused_for_themselves() -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0), ("t", 7), ("u", 0)), call())) == [0, 3, 3]
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0), offset=-3), call())) == [28]
+        assert len(around.events) == 2, "of nothing nobody is asked"
+
+    play(story)
+
+
+def test_what_the_group_refuses_is_not_written() -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.allowed = TxnOffsetCommitReply(ErrorCode.ILLEGAL_GENERATION)
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0)), call())) == [22]
+        assert len(around.events) == 1
+
+    play(story)
+
+
+def test_one_that_took_too_long_is_over_too() -> None:
+    """It may have been allowed, with nobody left to hear so: it would be unstable for ever."""
+
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.allowed = TxnOffsetCommitReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0)), call())) == [15]
+        assert [type(each) for each in around.events] == [TxnOffsetCommit, TxnWriteOver]
+
+    play(story)
+
+
+def test_a_client_hears_nothing_that_the_owner_may_not_say() -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.over = ErrorCode.NOT_COORDINATOR
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0)), call())) == [16]
+
+    play(story)
+
+
+def test_a_client_that_is_gone_leaves_nothing_unfinished() -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.wait = asyncio.get_running_loop().create_future()
+        asking = asyncio.ensure_future(handlers.txn_offset_commit(commit(("t", 0)), call()))
+        await until(lambda: around.events)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        around.wait.set_result(None)
+        await until(lambda: len(around.events) == 2)
+        assert isinstance(around.events[1], TxnWriteOver)
+
+    play(story)

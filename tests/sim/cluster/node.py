@@ -338,7 +338,7 @@ class SimNode:
 
     def _consume(self, request: Consume, reply: Callable[[Any], None]) -> None:
         led = self._led(request)
-        if led is None or led.leader.over:
+        if led is None or led.leader.over or led.leader.passed_by:
             reply(Consumed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
         log = led.log
@@ -407,6 +407,9 @@ class SimNode:
 
     def _look(self) -> None:
         self.replicas.look(self.now())
+        before = self.replicas.cut_off
+        self.replicas.look_around(self.ensemble.timeout_ms, self.now(), in_touch=self.zookeeper.connected)
+        self.world.census["nodes that may have been passed by"] += self.replicas.cut_off and not before
         self.settle()
         self.later(LAG_MS // 4, self._look)
 

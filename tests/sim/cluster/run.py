@@ -362,6 +362,8 @@ class Run:
             led = self.nodes[state.leader - 1].replicas.led.get(place)
             if led is None:
                 world.violated("Liveness", f"{place}: node {state.leader} does not lead it")
+            elif led.leader.passed_by:
+                world.violated("Liveness", f"{place}: node {state.leader} takes itself to be passed by")
             elif led.log.high_watermark != led.log.end:
                 world.violated("Liveness", f"{place}: {led.log.high_watermark} of {led.log.end} is committed")
         assert LAG_MS < QUIET_MS

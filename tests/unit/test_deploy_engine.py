@@ -8,6 +8,7 @@ import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
 from muster.coordinator.config.nodes.proxying import parse_ports
+from muster.coordinator.config.security.doors import open_doors
 from muster.coordinator.web import probes
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, TLS, USER, parsed
@@ -120,6 +121,16 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
     assert settings.kafka_advertised_listeners == f"muster-engine-1.{service}.default.svc:9092"
     [line] = [each for each in (ENGINE / "kubernetes.yaml").read_text().splitlines() if "certs init" in each]
     assert f"*.{service}.default.svc" in line
+
+
+def test_what_pods_serve_is_secure_as_it_comes() -> None:
+    settings = of_kubernetes(1)
+    assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
+    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    assert settings.certificates_of("grpc").ssl_client_auth == "required"
+    assert settings.http_probes_anonymous
+    [line] = [each for each in (ENGINE / "kubernetes.yaml").read_text().splitlines() if "certs init" in each]
+    assert line.endswith("--clients admin")
 
 
 def test_the_network_says_who_gets_to_the_doors_and_to_the_brokers_behind_them() -> None:

@@ -10,4 +10,5 @@ answering.py    what a broker's port says of groups of ours, and who coordinates
 leg.py          the half of a connection that leads to the upstream
 passage.py      the half of its client
 ports.py        the ports that are listened on (X6)
+names.py        or names, which clients ask for in their TLS handshakes
 """

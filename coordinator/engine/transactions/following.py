@@ -95,7 +95,9 @@ class Following:
         if told is None:
             self._failed(asked, "the answer leaves it out")
             return
-        await self._owner.told("Fetch", told.code)
+        self._upstream.count("Fetch", told.code)
+        if told.code:
+            await self._owner.look_who_leads()
         try:
             batches = await decoded(told.batches)
         except StorageError as error:

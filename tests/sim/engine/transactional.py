@@ -1,5 +1,6 @@
 """A client's producer, which commits positions in transactions: one after another, in epoch after epoch (E1 to E5)."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.ownership.facts import Client, Producer
@@ -59,15 +60,14 @@ class Transactional:
                 world.later(world.random.uniform(20, 400), lambda: self._commits(number, tries - 1))
 
         if node is not None:
-            client = Client(f"app-{self.producer.id}", self.producer)
             wrote = self._wrote
-            world.later(
-                world.random.uniform(0.2, 3),
-                lambda: node.run(
-                    lambda: node.ask_txn(self.shard, client, *wrote, lambda code: world.later(1, lambda: said(code)))
-                ),
-            )
+            world.later(world.random.uniform(0.2, 3), lambda: self._asks(node, *wrote, said))
         world.later(PATIENCE_MS, lambda: said(15))
+
+    def _asks(self, node: Any, key: bytes, value: int, said: Callable[[int], None]) -> None:
+        client = Client(f"app-{self.producer.id}", self.producer)
+        told = lambda code: self.world.later(1, lambda: said(code))  # noqa: E731
+        node.run(lambda: node.ask_txn(self.shard, client, key, value, told))
 
     def _ends_later(self, number: int) -> None:
         world = self.world

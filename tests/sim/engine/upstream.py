@@ -52,7 +52,12 @@ class SimUpstream:
         return self.view
 
     async def ask(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
-        at_broker = {"Produce": self._produce, "Fetch": self._fetch, "ListOffsets": self._ends}[api]
+        at_broker = {
+            "Produce": self._produce,
+            "Fetch": self._fetch,
+            "ListOffsets": self._ends,
+            "DescribeProducers": self._producers,
+        }[api]
         return await self._asked(lambda reply: at_broker(broker, request, reply), REQUEST_MS + waits_s * 1000)
 
     async def ask_coordinator(
@@ -115,20 +120,45 @@ class SimUpstream:
             topic = struct("ProduceResponse.responses")(name=self._topic, partition_responses=parts)
             reply(struct("ProduceResponse")(responses=[topic]))
 
-        self._world.brokers.produce(self._node, fx.Produce(broker, 0, tuple(batches), 0), answered)
+        if request.transactional_id is None:
+            self._world.brokers.produce(self._node, fx.Produce(broker, 0, tuple(batches), 0), answered)
+            return
+        (batch,) = batches
+        write = fx.WriteTxn(batch.shard, 0, batch, 0)
+        self._world.brokers.write_txn(write, lambda acked: answered({batch.shard: acked}))
+
+    def _producers(self, broker: int, request: Any, reply: Reply) -> None:
+        (shard,) = request.topics[0].partition_indexes
+        made = struct("DescribeProducersResponse.topics.partitions.active_producers")
+        active = [
+            made(
+                producer_id=number,
+                producer_epoch=known.told[0],
+                last_sequence=known.told[1],
+                current_txn_start_offset=known.told[2],
+            )
+            for number, known in self._world.partitions[shard].producers.items()
+        ]
+        part = struct("DescribeProducersResponse.topics.partitions")(
+            partition_index=shard, error_code=self._world.away(shard), active_producers=active
+        )
+        topic = struct("DescribeProducersResponse.topics")(name=self._topic, partitions=[part])
+        reply(struct("DescribeProducersResponse")(topics=[topic]))
 
     def _fetch(self, broker: int, request: Any, reply: Reply) -> None:
-        (asked,) = request.topics[0].partitions
-        code, part = self._world.away(asked.partition), self._world.partitions[asked.partition]
-        batches, _ = part.fetch(asked.fetch_offset)
-        made = struct("FetchResponse.responses.partitions")(
-            partition_index=asked.partition,
+        made = [self._fetched(asked.partition, asked.fetch_offset) for asked in request.topics[0].partitions]
+        topic = struct("FetchResponse.responses")(topic=self._topic, partitions=made)
+        reply(struct("FetchResponse")(responses=[topic]))
+
+    def _fetched(self, shard: int, offset: int) -> Any:
+        code, part = self._world.away(shard), self._world.partitions[shard]
+        batches, _ = part.fetch(offset)
+        return struct("FetchResponse.responses.partitions")(
+            partition_index=shard,
             error_code=code,
             high_watermark=part.committed,
             records=b"" if code else b"".join(map(self._world.wire, batches)),
         )
-        topic = struct("FetchResponse.responses")(topic=self._topic, partitions=[made])
-        reply(struct("FetchResponse")(responses=[topic]))
 
     def _ends(self, broker: int, request: Any, reply: Reply) -> None:
         (asked,) = request.topics[0].partitions

@@ -14,6 +14,7 @@ from muster.coordinator.edge.cluster import OFFSETS
 from muster.coordinator.engine.nodes_group import NodesGroup
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.transactions.positions import position
 from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.effects import Report
 from muster.coordinator.ownership.ground import Settings
@@ -26,13 +27,14 @@ from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.cluster.groups.checkers import Stale
-from tests.sim.cluster.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered, GroupAsk
+from tests.sim.cluster.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember, Member
-from tests.sim.cluster.network import Broken, Refused
 from tests.sim.engine.checkers import Check, Violation
 from tests.sim.engine.loop import NodeLoop
 from tests.sim.engine.upstream import SimUpstream, wire_of
-from tests.sim.engine.world import FAULTS, Result, World
+from tests.sim.engine.ways import Ways
+from tests.sim.engine.whole_transactional import WholeTransactional
+from tests.sim.engine.world import FAULTS, PRODUCERS, Result, World
 
 TOPIC = "muster.state"
 APPENDS = Limits(batch_bytes=100_000, delivery_timeout_ms=4_000, request_timeout_ms=800)
@@ -40,8 +42,6 @@ MEMBERS = 2
 """Of each group."""
 GROUPS = ("orders", "parts", "bills")
 STOOD_STILL_MS = 300
-LOST_MS = 1_000
-"""After so long a client knows that a connection is lost."""
 
 
 class WholeNode:
@@ -223,6 +223,16 @@ class WholeNode:
 
     # Requests and turns.
 
+    def next_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    def asks(self, request: Any, reply: Callable[[Any], None]) -> None:
+        """One that has its number."""
+        self._asked[request.request_id] = request, reply
+        assert self.engine.submit(partition_for(request.group_id, SHARDS), request)
+        self.wake()
+
     def receive(self, request: Any, reply: Callable[[Any], None]) -> None:
         self._requests += 1
         asked = replace(request, request_id=self._requests)
@@ -282,9 +292,16 @@ class WholeNode:
 class WholeCheck(Check):
     world: "WholeWorld"
 
+    def told(self, record: Any) -> tuple[bytes, int]:
+        found = position(record)
+        assert found is not None
+        return b"txn-%d" % found.partition, found.value.offset
+
     def settled(self, node: Any, shard: int) -> None:
         """The owner has what its log says, once all it wrote is acknowledged."""
         core, cold = node.engine.core(shard), Shard(LIMITS, shard)
+        if core.state.pending or node.engine.waiting:
+            return  # what their markers say is not read yet, or is not there
         log, records = StateLog(APPENDS.batch_bytes), Replay()
         log.begin(shard)
         log.hold(shard, records.take_all(self.world.partitions[shard].fetch(0, 1 << 30)[0]))
@@ -295,50 +312,14 @@ class WholeCheck(Check):
     def end(self, served: bool) -> None:
         if not served:
             self.fail("14 liveness", f"not every shard is served: {self.world.where()}")
+        for node in self.world.nodes.values():
+            for shard in node.shards.served() if node.alive else ():
+                core: Any = node.engine.core(shard)
+                if core is not None and core.state.pending:
+                    self.fail("E4", f"{node.name}, shard {shard}: {core.state.pending} waits, and all has ended")
         for group in GROUPS:
             if group not in self.world.book.settled:
                 self.fail("14 liveness", f"group {group} has not settled")
-
-
-class Ways:
-    """The network between clients and nodes."""
-
-    def __init__(self, world: "WholeWorld") -> None:
-        self._world = world
-
-    def add(self, host: Any) -> None:
-        """Clients are always there."""
-
-    def ask(
-        self, asker: str, asked: str, request: GroupAsk, told: Callable[[Any], None], *, patience_ms: int, by: str = ""
-    ) -> None:
-        world, done = self._world, [False]
-
-        def finish(outcome: Any) -> None:
-            if not done[0]:
-                done[0] = True
-                told(outcome)
-
-        def back(outcome: Any) -> None:
-            if world.calm or world.random.random() > 0.01:
-                world.later(world._delay(), lambda: finish(outcome))
-            else:
-                world.later(LOST_MS, lambda: finish(Broken("the connection was lost")))
-
-        def look() -> None:
-            """Who dies is not waited for."""
-            if not node.alive:
-                finish(Broken(f"{asked} is gone"))
-            elif not done[0]:
-                world.later(LOST_MS, look)
-
-        node = world.nodes.get(int(asked[1:]))
-        world.later(patience_ms, lambda: finish(Broken(f"{asked} did not answer {asker}")))
-        if node is None or not node.alive:
-            back(Refused(f"nobody listens at {asked}"))
-        else:
-            world.later(world._delay(), lambda: node.run(lambda: node.receive(request.request, back)))
-            world.later(LOST_MS, look)
 
 
 class WholeWorld(World):
@@ -432,6 +413,8 @@ class WholeWorld(World):
 def run_whole_seed(seed: int, **rest: Any) -> Result:
     world = WholeWorld(seed, **rest)
     world.later(6_000, world.fault)
+    for number in range(PRODUCERS):
+        world.later(3_000, WholeTransactional(world, number).begins)
     world.later(1_000, world.look)
     world.later(1, world.clock)
     result = Result(seed, 0, census=world.census)

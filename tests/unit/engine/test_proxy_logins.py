@@ -74,7 +74,7 @@ class Asks:
 Story = Callable[[Proxied, Asks], Coroutine[Any, Any, None]]
 
 
-def run(story: Story) -> None:
+def run(story: Story, **more: str) -> None:
     async def whole() -> None:
         async with UpstreamBroker() as broker:
             asks = Asks(broker)
@@ -88,6 +88,7 @@ def run(story: Story) -> None:
                 "connection.failed.authentication.delay.ms": "0",
                 "authorizer": "acl",
                 "engine.kafka.broker.id.first": "1",
+                **more,
             }
             async with Proxied((broker.address,), brokers=1, security=security, **given) as proxied:
                 await story(proxied, asks)
@@ -262,3 +263,21 @@ def test_a_login_ends_when_the_broker_says() -> None:
                 await goes_on()
 
     run(story)
+
+
+def test_of_a_request_that_is_cut_apart_the_own_part_has_its_judge() -> None:
+    """The group `theirs` is the broker's, who judges it; the others are Muster's."""
+
+    async def story(proxied: Proxied, asks: Asks) -> None:
+        row = struct("DescribeGroupsResponse.groups")
+        asks.broker.answers["DescribeGroups"] = lambda request: struct("DescribeGroupsResponse")(
+            groups=[row(group_id=group, group_state="Stable") for group in request.groups]
+        )
+        async with proxied.client() as client:
+            await log_in(client, PLAIN)
+            told = await client.ask("DescribeGroups", 5, groups=["hers", "theirs", "hidden"])
+        codes = {each.group_id: (each.error_code, each.group_state) for each in told.groups}
+        assert codes == {"hers": (0, "Dead"), "theirs": (0, "Stable"), "hidden": (NOT_IN_GROUP, "")}
+        assert [each.groups for each in asks.broker.of("DescribeGroups")] == [["theirs"]]
+
+    run(story, **{"engine.kafka.groups.except": "theirs"})

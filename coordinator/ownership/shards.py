@@ -27,14 +27,25 @@ class Shards:
         self._takings: dict[int, Taking] = {}
         self._revoking: dict[int, ev.Revoke] = {}
         self._wake_ms: int | None = None
+        self._wrote = False
+        """Whether there was a lease when all shards were looked at last."""
+        self._touched: set[int] | None = None
+        """The only shards that this event can have changed anything for; None: any."""
 
     def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
         """Take in one event. `now_ms` never goes back."""
         ground = self._ground
         ground.now_ms, ground.out = now_ms, []
+        self._touched = set() if self._is_brief(event) else None
         HANDLERS[type(event)](self, event)
         self._go_on()
         return ground.out
+
+    def _is_brief(self, event: ev.Event) -> bool:
+        """What is written and acknowledged comes with each commit: not all shards are looked at then, unless one of
+        them waits for this moment, for the lease, or for what others have written."""
+        waits = self._wake_ms is None or self._wake_ms <= self._ground.now_ms or self._revoking
+        return isinstance(event, BRIEF) and not waits and self._ground.may_write and self._wrote
 
     # Questions.
 
@@ -160,6 +171,7 @@ class Shards:
 
     def _append(self, event: ev.Append) -> None:
         """Of a shard that goes no more, or not yet, nothing is written."""
+        self._touch(event.shard)
         taking = self._takings.get(event.shard)
         if taking is not None and taking.stage in SERVING:
             self._ground.appends.append(event.shard, event.records, event.size, event.position)
@@ -169,7 +181,9 @@ class Shards:
 
     def _outcomes(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
-            taking = self._takings.get(outcome.batch.shard if isinstance(outcome, Done) else outcome.shard)
+            shard = outcome.batch.shard if isinstance(outcome, Done) else outcome.shard
+            self._touch(shard)
+            taking = self._takings.get(shard)
             if taking is not None:
                 taking.outcome(outcome)
 
@@ -185,11 +199,22 @@ class Shards:
 
     # What follows.
 
+    def _touch(self, shard: int) -> None:
+        if self._touched is not None:
+            self._touched.add(shard)
+
+    def _looked_at(self) -> list[Taking]:
+        if self._touched is None:
+            return list(self._takings.values())
+        return [self._takings[shard] for shard in self._touched if shard in self._takings]
+
     def _go_on(self) -> None:
         ground = self._ground
         self._outcomes(list(ground.appends.late(ground.now_ms)))
-        for taking in self._takings.values():
+        for taking in self._looked_at():
             taking.look()
+        if self._touched is None:
+            self._wrote = ground.may_write
         self._let_go()
         if ground.may_write:
             ground.out += ground.appends.pump(ground.now_ms)
@@ -210,7 +235,7 @@ class Shards:
 
     def _sleep(self) -> None:
         ground = self._ground
-        wanted = [taking.wish() for taking in self._takings.values()]
+        wanted = [taking.wish() for taking in self._looked_at()]
         wanted += [revoke.deadline_ms for revoke in self._revoking.values()]
         if self._revoking and any(isinstance(effect, Released) for effect in ground.out):
             wanted.append(ground.now_ms)  # as soon as may be: see `_let_go`
@@ -224,6 +249,8 @@ class Shards:
                 self._wake_ms = at_ms
                 ground.out.append(WakeAt(at_ms))
 
+
+BRIEF = (ev.Append, ev.Produced)
 
 HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ev.Share: Shards._share,

@@ -141,6 +141,11 @@ class GatedEngine(LedEngine):
         self._on_read = on_read
         super().__init__(*args, **kwargs)
 
+    def flush_job(self) -> None:
+        """A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
+        if (job := super().flush_job()) is not None:
+            self._flushing.finish(job)
+
     def settled(self, shard: int) -> bool:
         """One that is dealt to this node is taken first, and loaded then."""
         status = self._slots[shard].status

@@ -228,3 +228,20 @@ def test_a3_a_heartbeat_that_says_nothing_new_is_answered_though_its_shard_has_s
     stage.authority.leased = True
     assert told(leaves) == []
     assert list(stage.settle()) == [waits.request_id, late.request_id, leaves.request_id]
+
+
+def test_while_nobody_knows_who_may_do_what_all_is_refused_heartbeats_too() -> None:
+    stage = Stage()
+    done = stage.ask(commit())
+    assert isinstance(done, OffsetCommitReply)
+    assert done.code is ErrorCode.NONE
+    stage.engine.doubts = lambda: "it has not been read for 31 s"
+    for request in (commit(), fetch(), Heartbeat(next(ids), "g", "m", None, 1)):
+        told = stage.ask(request)
+        assert isinstance(told, OffsetCommitReply | OffsetFetchReply | HeartbeatReply)
+        assert told.code is ErrorCode.COORDINATOR_NOT_AVAILABLE, "clients try again"
+    assert not stage.engine.beat(0, "g", "m", 1, 0), "nor does it take the short way"
+    stage.engine.doubts = lambda: ""
+    found = stage.ask(fetch())
+    assert isinstance(found, OffsetFetchReply)
+    assert found.code is ErrorCode.NONE

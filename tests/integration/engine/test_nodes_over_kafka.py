@@ -192,3 +192,47 @@ def test_a_session_that_the_upstream_does_not_take_is_said(nodes: Nodes, tmp_pat
     node.start()
     assert node.wait(60) == 1
     assert "engine.kafka.session.timeout.ms is 7200000, which the upstream does not take" in node.log_tail()
+
+
+def test_a_shard_that_moves_in_mid_rebalance_has_its_last_plan(nodes: Nodes) -> None:
+    """As after a crash: who was joining joins again at the new owner, and nobody is removed (section 10)."""
+    with ExitStack() as stack:
+        admin = stack.enter_context(Admin(bootstrap_servers=nodes.bootstrap))
+        nodes.until(lambda: owners(nodes, admin) == {1, 2}, "both have shards")
+        shard = next(n for n, name in enumerate(names()) if owner(nodes, admin, name) == 2)
+        group = next(name for n in count() if partition_for(name := f"mid-{n}", SHARDS) == shard)
+
+        def worker() -> Worker:
+            made = Worker(
+                bootstrap_servers=nodes.bootstrap,
+                group_id=group,
+                **KINDS["classic"] | {"partition_assignment_strategy": "range"},
+            )
+            stack.callback(made.close)
+            made.join(topics=["orders"])
+            return made
+
+        first = worker()
+        nodes.until(lambda: len(first.owned()) == PARTITIONS, "the first has all", lambda: first.poll(0.005))
+        planned = admin.describe_group(group)
+        second = worker()
+        nodes.until(
+            lambda: admin.describe_group(group).state != "Stable",
+            "the second is waited with",
+            lambda: second.poll(0.005),
+        )
+        nodes[2].kill()
+        survivor = stack.enter_context(Admin(bootstrap_servers=nodes[1].address))
+        nodes.until(lambda: owner(nodes, survivor, group) == 1, "the other one has the shard")
+        taken = survivor.describe_group(group)
+        assert taken.generation == planned.generation
+        assert [member.assignment for member in taken.members] == [member.assignment for member in planned.members]
+        assert survivor.moves(group)[0].members == 1
+        nodes[2].start()
+
+        def both() -> None:
+            first.poll(0.005)
+            second.poll(0.005)
+
+        nodes.until(lambda: {len(first.owned()), len(second.owned())} == {PARTITIONS // 2}, "each has its half", both)
+        assert first.group_metadata().member_id == planned.leader

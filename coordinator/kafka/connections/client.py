@@ -80,7 +80,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         """The answer's bytes, header included; see `send`. Without one in `deadline_s` the connection is at its end:
         answers come in order, so that none behind it would come sooner."""
         answer = self.send(key, api, version, request)
-        late = asyncio.get_running_loop().call_later(deadline_s, self._too_late, api, deadline_s)
+        late = asyncio.get_running_loop().call_later(deadline_s, self._too_late, answer, api, deadline_s)
         try:
             return await answer
         finally:
@@ -154,7 +154,10 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         if not pending.answer.done():  # Who asked may want it no longer.
             pending.answer.set_result(frame)
 
-    def _too_late(self, api: str, deadline_s: float) -> None:
+    def _too_late(self, answer: "asyncio.Future[Frame]", api: str, deadline_s: float) -> None:
+        """A process that stood still reads an answer and finds its time over in one turn of the loop: it has come."""
+        if answer.done():
+            return
         self._end(self._failures.silent(f"{self.other_end} did not answer {api} within {deadline_s:g} s"))
 
     def _no_answer(self, api: str, error: MalformedFrame) -> Failure:

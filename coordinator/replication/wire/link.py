@@ -130,7 +130,7 @@ class Link(ClientConnection[LinkError]):
         except LinkError as error:
             loop.call_soon(told, error)
             return
-        late = loop.call_later(deadline_s, self._too_late, "Fetch", deadline_s)
+        late = loop.call_later(deadline_s, self._too_late, asked, "Fetch", deadline_s)
 
         def came(answer: "asyncio.Future[Frame]") -> None:
             late.cancel()

@@ -13,7 +13,7 @@ from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
 from muster.coordinator.engine.upstream.greeting import connected
 from muster.coordinator.engine.upstream.line import MOST_ANSWER_BYTES, MOST_GREETING_BYTES, MOST_UNDER_WAY, Line
 from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
-from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.codec.codec import encode, struct
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.support import certificates
 
@@ -101,6 +101,31 @@ def test_an_answer_that_does_not_come_ends_the_line() -> None:
             assert not line.open
 
     asyncio.run(story())
+
+
+def test_an_answer_that_is_read_when_its_time_is_over_has_come_all_the_same() -> None:
+    """Of a process that stood still: in one turn of its loop it reads the answer and is told that it is late."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        line = Line(Address("127.0.0.1", 9092), "muster")
+        line.connection_made(Unplugged())
+        answer = b"".join([(1).to_bytes(4, "big"), b"\0", *encode("HeartbeatResponse", 4, WELL)])
+        loop.call_later(0, line.data_received, len(answer).to_bytes(4, "big") + answer)
+        assert bytes(await line.ask_in(4, "Heartbeat", BEAT, 0)) == answer
+        assert line.open
+
+    asyncio.run(story())
+
+
+class Unplugged(asyncio.Transport):
+    """Leads nowhere."""
+
+    def writelines(self, pieces: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
 
 
 def test_a_frame_that_is_too_long_is_refused_by_its_length() -> None:

@@ -19,10 +19,12 @@ from muster.coordinator.ownership.ground import Ground
 
 OTHER_SEQUENCE: Final = frozenset({45, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID."""
-NOT_NOW: Final = frozenset({3, 5, 6, 14, 15, 16, 19, 51, 56, 74, 75})
-"""It is not in the log, and may be next time: no leader, too few in sync, Kafka's own transaction coordinator busy."""
-NOBODY_KNOWS: Final = frozenset({7, 20})
-"""It may be in the log: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+NOT_NOW: Final = frozenset({14, 15, 16, 19, 51, 74, 75})
+"""It is not in the log, and may be next time: too few in sync, Kafka's own transaction coordinator busy."""
+NOBODY_KNOWS: Final = frozenset({3, 5, 6, 7, 20, 56})
+"""It may be in the log: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND; and what a broker says that leads no more,
+has the partition no more, or lost its disk: of what came too late for it, and of what it had appended before, and the
+next leader may have (Kafka's DelayedProduce)."""
 TOO_LARGE: Final = 10
 
 MOST_TRIES: Final = 4
@@ -55,9 +57,10 @@ class Write:
 
 
 class ClientWrites:
-    """Of one shard, while it is served. size: bytes that wait, or are under way."""
+    """Of one shard, while it is served. size: bytes that wait, or are under way. in_doubt: one was refused, and an
+    attempt before may have brought it into the log."""
 
-    __slots__ = ("_ground", "_queues", "_requests", "_sequences", "_shard", "size")
+    __slots__ = ("_ground", "_queues", "_requests", "_sequences", "_shard", "in_doubt", "size")
 
     def __init__(self, shard: int, ground: Ground) -> None:
         self._shard = shard
@@ -66,6 +69,7 @@ class ClientWrites:
         self._requests: dict[int, Write] = {}
         self._sequences: dict[int, tuple[int, int]] = {}
         self.size = 0
+        self.in_doubt = False
 
     @property
     def is_empty(self) -> bool:
@@ -144,8 +148,7 @@ class ClientWrites:
             self._refused(write, 15)
 
     def _refused(self, write: Write, code: int) -> None:
-        if write.unsure:
-            self._sequences.pop(write.client.producer.id, None)
+        self.in_doubt = self.in_doubt or write.unsure
         self._end(write, TOO_LARGE if code in NEVER_FITS else code, -1)
 
     def _end(self, write: Write, code: int, offset: int) -> None:

@@ -19,6 +19,7 @@ PAUSE_MS: Final = 10
 
 UNKNOWN: Final = "a client's transaction is open in its log of which nothing is known here"
 LATE: Final = "nobody could say for engine.kafka.delivery.timeout.ms what became of a client's positions"
+IN_DOUBT: Final = "a client's positions were refused, and an attempt before may have brought them into its log"
 SHORTER: Final = "its log is shorter than it was"
 
 
@@ -126,6 +127,8 @@ class Following:
         ground = self._ground
         if self.writes.is_late:
             return LATE
+        if self.writes.in_doubt:
+            return IN_DOUBT
         if not ground.may_write:
             return ""
         for write in self.writes.ready():

@@ -121,6 +121,18 @@ def does_not_wait_for_answers(honest: Any) -> Any:
     return lambda self, producer_id: False
 
 
+def goes_past_what_nobody_knows(honest: Any) -> Any:
+    return property(lambda self: bool(self._requests))
+
+
+def takes_a_refusal_for_all_there_is(honest: Any) -> Any:
+    def refused(self: ClientWrites, *args: Any) -> None:
+        honest(self, *args)
+        self.in_doubt = False
+
+    return refused
+
+
 def takes_the_next_transaction_along(honest: Any) -> Any:
     def ends(self: ForClients, store: Any, effect: Any) -> None:
         honest(self, store, replace(effect, offset=1 << 62))
@@ -159,6 +171,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "a marker does not wait for what is in front of it": instead(
         ClientWrites, "may_be_there", does_not_wait_for_answers
     ),
+    "what may be in the log is gone past": instead(ClientWrites, "under_way", goes_past_what_nobody_knows),
+    "a refusal is all that is looked at": instead(ClientWrites, "_refused", takes_a_refusal_for_all_there_is),
     "a marker ends the next transaction, too": instead(ForClients, "ends", takes_the_next_transaction_along),
     "nobody looks for what an owner before wrote late": instead(Following, "_told", does_not_look_for_late_writes),
     "a client is answered before what was decided is in the log": instead(ForClients, "_txn_outcome", answers_at_once),

@@ -42,6 +42,11 @@ class Transactional:
         if world.random.random() < 0.1:
             world.later(world.random.uniform(1, 12), lambda number=self.number: self._dies(number))
 
+    def closes(self) -> None:
+        """The run comes to its end: what is still under way does before, so that whatever waits then waits wrongly."""
+        if self.producer.id in self.partition.added:
+            self._dies(self.number)
+
     def _commits(self, number: int, tries: int) -> None:
         """Asked of the owner, or whoever was it; without an answer, or where it moved, again."""
         world, done = self.world, [False]

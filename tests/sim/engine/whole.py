@@ -414,7 +414,9 @@ def run_whole_seed(seed: int, **rest: Any) -> Result:
     world = WholeWorld(seed, **rest)
     world.later(6_000, world.fault)
     for number in range(PRODUCERS):
-        world.later(3_000, WholeTransactional(world, number).begins)
+        client = WholeTransactional(world, number)
+        world.later(3_000, client.begins)
+        world.later(world.duration_ms - world.session_ms, client.closes)
     world.later(1_000, world.look)
     world.later(1, world.clock)
     result = Result(seed, 0, census=world.census)

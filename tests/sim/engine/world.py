@@ -388,7 +388,9 @@ def run_seed(seed: int, **rest: Any) -> Result:
             world.later(600, partial(world.client, shard, b"key-%d" % key))
     world.later(3_000, world.fault)
     for number in range(PRODUCERS):
-        world.later(2_000, Transactional(world, number).begins)
+        client = Transactional(world, number)
+        world.later(2_000, client.begins)
+        world.later(world.duration_ms - world.session_ms, client.closes)
     world.later(1_000, world.look)
     world.later(1, world.clock)
     result = Result(seed, 0, census=world.census)

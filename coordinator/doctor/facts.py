@@ -171,9 +171,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that was looked at. `partitions`: how many each topic has."""
+    """Everything that was looked at. `partitions`: how many each topic has. `untold`: whose groups are not among these,
+    and why."""
 
     now_ms: int
     node: Node = field(default_factory=Node)
     groups: tuple[Group, ...] = ()
     partitions: Mapping[str, int] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()

@@ -227,6 +227,16 @@ RULES: tuple[Rule, ...] = (
         node=node.troubles,
     ),
     Rule(
+        "groups-untold",
+        ERROR,
+        "What is wrong with them is not among these findings, and their members may reach their coordinator no more "
+        "than you do: clients are sent to it for as long as it is one of the cluster.",
+        "Ask from where the members are. Where they do not reach that node either, have others take its groups: "
+        "`muster cluster drain NODE`; then look at the network, or at what it tells to be its address "
+        "(`advertised.listeners`).",
+        node=node.untold,
+    ),
+    Rule(
         "certificate-ended",
         ERROR,
         "Clients that look at it, as all do, refuse to connect; who is connected stays so for now.",

@@ -48,9 +48,13 @@ def at(committed: int | None, end: int, age_ms: int = 0) -> Position:
 
 
 def found(
-    rule: str, *groups: Group, node: Node | None = None, topics: Mapping[str, int] | None = None
+    rule: str,
+    *groups: Group,
+    node: Node | None = None,
+    topics: Mapping[str, int] | None = None,
+    untold: tuple[str, ...] = (),
 ) -> list[Finding]:
-    facts = Facts(NOW, node or Node(), groups, {"t": 4} if topics is None else topics)
+    facts = Facts(NOW, node or Node(), groups, {"t": 4} if topics is None else topics, untold)
     return [finding for finding in examine(facts) if finding.rule == rule]
 
 

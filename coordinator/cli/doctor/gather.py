@@ -32,8 +32,6 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
     ahead_ms = None if status.now_ms is None else status.now_ms - int((asked_s + answered_s) * 500)
     untold: list[str] = []
     listings = {listing.group_id: listing for listing in await admin.list_groups(missing=untold.append)}
-    for sentence in untold:
-        notice(f"groups could not be looked at: {sentence}")
     for name in names if not untold else ():
         if name not in listings:
             raise GroupNotFound(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {name!r}")
@@ -49,7 +47,7 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
         groups = await look_again(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
     now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
     now_ms += int((time.time() - answered_s) * 1000)
-    return Facts(now_ms, node_of(status, settings, ahead_ms), tuple(groups), partitions)
+    return Facts(now_ms, node_of(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
 
 
 async def look_at(

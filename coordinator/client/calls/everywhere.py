@@ -20,27 +20,57 @@ async def list_groups(
     transport: Transport, request: pb.ListGroupsRequest, missing: Callable[[str], None] | None = None
 ) -> Iterable[GroupListing]:
     """Of the node that is asked, or of all nodes of its cluster: asked anew while one of them goes down. `missing`
-    hears why those of some shards are not among them; without it that is raised."""
+    hears why those of some shards, or of a node that nobody reaches from here, are not among them; without it that is
+    raised."""
     doing = "listing groups"
     answer = await transport.retried(methods.LIST_GROUPS, request, doing=doing)
     if not answer.in_cluster:
         check_whole(answer, transport.bootstrap, missing)
         return map(listing, answer.groups)
+    answers = await from_all(transport, request, doing, missing)
+    for node, answer in answers.items():
+        check_whole(answer, node, missing)
+    # One that moved meanwhile may have been told twice.
+    return {group.group_id: listing(group) for answer in answers.values() for group in answer.groups}.values()
+
+
+async def from_all(
+    transport: Transport, request: pb.ListGroupsRequest, doing: str, missing: Callable[[str], None] | None
+) -> dict[str, pb.ListGroupsResponse]:
+    """By node. One that is cut off from here, and not from the others, stays one of the cluster."""
     patience = Patience(transport)
     while True:
         try:
-            nodes = await transport.leaders.all_nodes()
-            answers = await asyncio.gather(
-                *(transport.call(methods.LIST_GROUPS, request, doing=doing, address=node) for node in nodes)
-            )
-            break
+            answers, away = await asked_of_all(transport, request, doing)
         except Unreachable as error:
             if not await patience.another_try(error):
                 raise error.after(patience.waited_ms) from error
-    for node, answer in zip(nodes, answers, strict=True):
-        check_whole(answer, node, missing)
-    # One that moved meanwhile may have been told twice.
-    return {group.group_id: listing(group) for answer in answers for group in answer.groups}.values()
+            continue
+        if not away or not await patience.another_try(next(iter(away.values()))):
+            break
+    for node, unreachable in away.items():
+        if missing is None:
+            raise unreachable.after(patience.waited_ms) from unreachable
+        missing(f"those of {node}, which is one of the cluster and cannot be reached from here")
+    return answers
+
+
+async def asked_of_all(
+    transport: Transport, request: pb.ListGroupsRequest, doing: str
+) -> tuple[dict[str, pb.ListGroupsResponse], dict[str, Unreachable]]:
+    """What each node answers, and who is not reached. Raises Unreachable where nobody says which nodes there are."""
+    nodes = await transport.leaders.all_nodes()
+    away: dict[str, Unreachable] = {}
+
+    async def ask(node: str) -> pb.ListGroupsResponse | None:
+        try:
+            return await transport.call(methods.LIST_GROUPS, request, doing=doing, address=node)
+        except Unreachable as error:
+            away[node] = error
+            return None
+
+    answers = await asyncio.gather(*map(ask, nodes))
+    return {node: answer for node, answer in zip(nodes, answers, strict=True) if answer is not None}, away
 
 
 def check_whole(answer: pb.ListGroupsResponse, node: str, missing: Callable[[str], None] | None) -> None:

@@ -32,6 +32,12 @@ def troubles(facts: Facts) -> Iterator[Found]:
         yield Found(trouble.sentence, (f"condition {trouble.name}, for {lasted}, seen {trouble.count} times",))
 
 
+def untold(facts: Facts) -> Iterator[Found]:
+    """There are groups that nobody tells of: a node is cut off from whoever asks, or a shard is not served."""
+    if facts.untold:
+        yield Found("not all groups could be looked at", facts.untold)
+
+
 def clocks(facts: Facts) -> Iterator[Found]:
     """The node's clock and that of the machine which asks are five seconds apart or more."""
     ahead_ms = facts.node.clock_ahead_ms

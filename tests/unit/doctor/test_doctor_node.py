@@ -105,3 +105,11 @@ def test_what_the_node_has_left(rule: str, sick: dict[str, int], well: dict[str,
 def test_a_disk_that_the_node_complains_of_is_told_once() -> None:
     node = Node(troubles=(Trouble("disk-nearly-full", "full", NOW),), disk_free_bytes=1, disk_total_bytes=100)
     assert not found("disk-short", node=node)
+
+
+def test_groups_that_nobody_tells_of_are_a_finding() -> None:
+    untold = ("those of node-2:9290, which is one of the cluster and cannot be reached from here",)
+    finding = only("groups-untold", untold=untold)
+    assert (finding.group, finding.evidence) == ("", untold)
+    assert "muster cluster drain" in finding.todo
+    assert not found("groups-untold")

@@ -31,6 +31,8 @@ BURST: Final = 30
 CHECKED_EVERY: Final = 10
 PATIENCE_S: Final = 120.0
 GROUP: Final = "eos"
+HUNG: Final = "Timeout ("
+"""How the program's last words begin when it ends itself: see `transforming`."""
 MORE: Final = "group.min.session.timeout.ms=1000\n"
 FAULTS: Final = ("program", "program", "owner", "both", "nothing")
 
@@ -59,6 +61,11 @@ class Program:
         if self._process is not None:
             self._process.kill()
             self._process.wait(30)
+
+    def hung(self) -> int:
+        """How often send_offsets_to_transaction did not come back, and it ended itself. The fault that is known is
+        librdkafka's; positions that a node never answers would look the same."""
+        return self._log.read_text(errors="replace").count(HUNG)
 
     def tail(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
@@ -158,6 +165,7 @@ def torture(kafka: str, rounds: int, seed: int, place: Path) -> Counter[str]:
                 assert not wrong, f"seed {seed}, round {number}: {wrong[:10]}\n{whole.program.tail()}\n{logs}"
                 print(f"{number} rounds, {whole.sent} records, 0 differences", flush=True)
         whole.census["records"] = whole.sent
+        whole.census["hung in send_offsets"] = whole.program.hung()
         return whole.census
 
 

@@ -1,8 +1,14 @@
 """Consume, transform, produce, exactly once, until it is killed: `python -m tests.torture.transforming SERVERS GROUP`.
 
 It says `ready` when it works, and one line for whatever makes it begin anew.
+
+librdkafka 2.10 and later, 2.16.0 too, may never come back from send_offsets_to_transaction once the group's coordinator
+was gone for a while, whoever coordinates: Kafka alone with its one broker killed and begun again shows it. Of a broker
+that it has given up it keeps the handle as the group's coordinator, and waits for that to connect (librdkafka issue
+5511); how long it was to wait it does not look at (5456). This program ends itself then, as any has to that goes on.
 """
 
+import faulthandler
 import sys
 from typing import Final
 
@@ -13,6 +19,9 @@ OUTPUT: Final = "eos-out"
 PATIENCE_S: Final = 60.0
 MOST: Final = 20
 """Records of one transaction."""
+TRANSACTION_S: Final = 20
+HANGS_S: Final = TRANSACTION_S + 10
+"""The broker has ended the transaction by then: nothing that comes of it is worth waiting for."""
 
 
 class Transforming:
@@ -29,7 +38,11 @@ class Transforming:
             }
         )
         self.producer = Producer(
-            {"bootstrap.servers": servers, "transactional.id": f"{group}.app", "transaction.timeout.ms": 20_000}
+            {
+                "bootstrap.servers": servers,
+                "transactional.id": f"{group}.app",
+                "transaction.timeout.ms": TRANSACTION_S * 1000,
+            }
         )
         self.producer.init_transactions(PATIENCE_S)
         self.consumer.subscribe([INPUT])
@@ -45,7 +58,11 @@ class Transforming:
             after[message.topic(), message.partition()] = message.offset() + 1
             self.producer.produce(OUTPUT, message.value(), partition=0)
         positions = [TopicPartition(*place, offset) for place, offset in after.items()]
-        self.producer.send_offsets_to_transaction(positions, self.consumer.consumer_group_metadata(), PATIENCE_S)
+        faulthandler.dump_traceback_later(HANGS_S, exit=True)
+        try:
+            self.producer.send_offsets_to_transaction(positions, self.consumer.consumer_group_metadata(), PATIENCE_S)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         self.producer.commit_transaction(PATIENCE_S)
 
     def rewind(self) -> None:

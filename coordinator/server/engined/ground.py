@@ -98,6 +98,7 @@ class KafkaGround(Ground):
         side, broker = self.joined, self.joined.broker
         side.traffic = door
         groups = GroupConfigs(Groups(driver, side.shards), self.cluster)
+        await side.met()
         await door.start(
             driver,
             side.upstream,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -285,6 +286,14 @@ class KafkaSide:
             self.mirroring = Mirroring(*given)
             self.mirroring.start()
         self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
+
+    async def met(self) -> None:
+        """Return once this node knows the others, or was kept waiting for as long as two rounds of their group take.
+        Who answers earlier tells clients that there are none, and those give up the connections to them."""
+        assert self._nodes is not None, "`coordinate` comes first"
+        with suppress(TimeoutError, Unusable):
+            async with asyncio.timeout(2 * self._settings.engine_kafka_session_timeout_ms / 1000):
+                await self._nodes.entered()
 
     async def _enter(self, nodes: NodesGroup) -> None:
         """A node that the group refuses for good cannot go on."""

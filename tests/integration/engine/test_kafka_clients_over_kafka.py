@@ -1,8 +1,9 @@
 """Unmodified Kafka clients whose bootstrap.servers is a node over their Kafka: groups are Muster's, records Kafka's."""
 
+import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 from muster.coordinator.client import Admin
 from muster.coordinator.client.errors import ClientError
+from tests.support.engine.door import BROKER
 from tests.support.engine.door import DoorNode as Node
 from tests.support.engine.served import make_topics
+from tests.support.kafka.client import KafkaClient
 from tests.support.node import MUSTER
 from tests.support.pace import Patience
 
@@ -22,6 +25,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PATIENCE_S = 90.0
 PARTITIONS: Final = 6
 RECORDS: Final = 600
+NODES_FROM: Final = 1_000_000
+"""Clients see nodes behind this id, unless engine.kafka.node.id.base says another."""
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +161,25 @@ def test_the_demo_proves_what_it_promises(kafka: str) -> None:
     assert "all of it holds" in ended.stdout
     there = AdminClient({"bootstrap.servers": kafka}).list_topics(timeout=30)
     assert not [topic for topic in there.topics if topic.startswith("muster-demo")]
+
+
+def test_a_node_that_begins_tells_clients_of_all_nodes_or_has_them_wait(nodes: dict[int, Node]) -> None:
+    """Who hears that there is one only gives up the others: librdkafka, the coordinator of its groups."""
+    begins = nodes[2]
+    begins.kill()
+
+    async def first_told() -> set[int]:
+        starting = asyncio.create_task(asyncio.to_thread(begins.start))
+        host, port = begins.kafka_address.split(":")
+        patience = Patience(PATIENCE_S)
+        try:
+            while patience.lasts():
+                with suppress(OSError):  # its port is not taken yet
+                    async with KafkaClient(host, int(port)) as client:
+                        told = await client.ask("Metadata", 8, topics=[])
+                        return {each.node_id for each in told.brokers}
+        finally:
+            await starting
+        raise AssertionError(f"nobody was let in within {PATIENCE_S} s")
+
+    assert asyncio.run(first_told()) == {BROKER, NODES_FROM + 1, NODES_FROM + 2}

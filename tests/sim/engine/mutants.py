@@ -7,12 +7,14 @@ from typing import Any
 from unittest.mock import patch
 
 from muster.coordinator.engine import node_subscriber
+from muster.coordinator.member.states import State
 from muster.coordinator.ownership.appends import Queue
 from muster.coordinator.ownership.client_writes import ClientWrites
 from muster.coordinator.ownership.facts import Owner, Record, owner_record
 from muster.coordinator.ownership.following import Following
 from muster.coordinator.ownership.taking import Taking
 from muster.coordinator.ownership.voids import Replay, Seen
+from tests.sim.engine import node
 from tests.sim.engine.for_clients import ForClients
 from tests.sim.engine.world import World
 
@@ -163,6 +165,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "replay to the end as it was before the owner record": instead(Taking, "_owned", reads_to_the_end_before),
     "F6's wait left out": instead(Taking, "_wait", does_not_wait),
     "lease from receipt": instead(World, "base_of", counts_from_receipt),
+    "lease between join and sync": instead(node, "LEASED", lambda honest: frozenset(State)),
     "voids applied": instead(Replay, "_void", applies_voids),
     "marker ignored": instead(Replay, "_ended", ignores_markers),
     "marker passed over": instead(Following, "_take", reads_past_markers),

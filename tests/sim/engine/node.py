@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.coordinator.core.txn.pending import Pending
 from muster.coordinator.engine.node_subscriber import NodeSubscriber
+from muster.coordinator.engine.nodes_group import LEASED
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as mev
@@ -169,7 +170,8 @@ class Node(ForClients):
         sent_ms, group = self.now_ms, self.world.group
 
         def answered(code: int) -> None:
-            self.own(ev.HeartbeatAnswered(self.world.base_of(self, sent_ms), code))
+            if self.member.state in LEASED:
+                self.own(ev.HeartbeatAnswered(self.world.base_of(self, sent_ms), code))
             self.tell(mev.HeartbeatAnswered(action.token, ErrorCode(code)))
 
         self._ask(

@@ -16,10 +16,11 @@ MOST_SEEDS = 60
 """Until a mutant is caught; the first few do it."""
 
 
-@pytest.mark.parametrize("seed", [0, 1657, 30109])
+@pytest.mark.parametrize("seed", [0, 1657, 30109, 70021])
 def test_three_nodes_in_bad_weather(seed: int) -> None:
     """1657 was found by it: all ended between two rounds, and came back to a map in which two shards were nobody's. So
-    was 30109: a broker that led no more had appended what a client commits, and the shard went on behind it."""
+    was 30109: a broker that led no more had appended what a client commits, and the shard went on behind it. In 70021 a
+    leader that has joined does not sync, and is put out though its heartbeats were answered well."""
     result = run_seed(seed)
     assert not result.violation
     assert result.census["produce 0"] > 100
@@ -77,6 +78,12 @@ def freezes_with_an_answer_under_way() -> None:
     assert world.nodes[0].shards.stages()
 
 
+def is_put_out_between_join_and_sync() -> None:
+    """F7: a Kafka answers heartbeats of who has joined well, and puts out who does not sync in time."""
+    violation = run_seed(70021).violation
+    assert not violation, violation
+
+
 def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
     freezes_with_an_answer_under_way()
 
@@ -99,6 +106,7 @@ def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
         ),
         ("F6's wait left out", stories.test_f6_what_the_wait_is_for),
         ("lease from receipt", freezes_with_an_answer_under_way),
+        ("lease between join and sync", is_put_out_between_join_and_sync),
         ("voids applied", stories.test_f6_where_nobody_is_fenced_the_owner_waits_and_reads_what_came_behind),
         (
             "the owner record itself is refreshed",

@@ -10,6 +10,7 @@ from muster.coordinator.edge.cluster import GRPC, KAFKA, NodeAt, leads
 from muster.coordinator.engine import nodes_group
 from muster.coordinator.engine.starting import Unusable
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.states import State
 from muster.coordinator.ownership import deal
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.lease import lease_of
@@ -280,6 +281,21 @@ def test_f7_without_answers_to_heartbeats_the_lease_ends_and_shards_come_back_wi
             assert await one.committed("g1") == 1
             lost = "no heartbeat was answered for 500 ms (session.timeout.ms)"
             assert {told(one, shard) for shard in range(SHARDS)} == {(1, 1, lost)}
+
+    run(story)
+
+
+def test_f7_a_heartbeat_renews_the_lease_in_some_states_of_the_member_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between join and sync a Kafka answers it well, and puts out who does not sync."""
+    assert State.SYNCING not in nodes_group.LEASED
+    assert State.JOINING not in nodes_group.LEASED
+
+    async def story(kafka: Kafka) -> None:
+        async with kafka.node(1) as one:
+            await one.all_served()
+            monkeypatch.setattr(nodes_group, "LEASED", frozenset())
+            await one.until(lambda: not one.owning.shards.has_lease(one.clock.now_ms()))
+            monkeypatch.undo()
 
     run(story)
 

@@ -16,6 +16,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.offsets import coded
 from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 from muster.coordinator.ownership.facts import Client, Producer
 
@@ -106,19 +107,5 @@ def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], 
 
 def answer(request: Any, committed: Committed, refused: Codes | None = None) -> Any:
     """One row for each position of the request."""
-    made, row = struct("TxnOffsetCommitResponse.topics"), struct("TxnOffsetCommitResponse.topics.partitions")
-    codes, rest = {**committed.partitions, **(refused or {})}, committed.code
-    topics = [
-        made(
-            name=topic.name,
-            partitions=[
-                row(
-                    partition_index=each.partition_index,
-                    error_code=codes.get((topic.name, each.partition_index), rest),
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return struct("TxnOffsetCommitResponse")(topics=topics)
+    codes = {**committed.partitions, **(refused or {})}
+    return coded("TxnOffsetCommitResponse", request.topics, codes, committed.code)

@@ -230,10 +230,13 @@ def commit_response(
         if shape.all_well is None:
             shape.all_well = all_well(shape, version)
         return shape.all_well
-    made, row = struct(f"{ANSWER}.topics"), struct(f"{ANSWER}.topics.partitions")
-    rest = reply.code
-    codes = {**reply.partitions, **refused}
-    answer = struct(ANSWER)(
+    return Written(encode(ANSWER, version, coded(ANSWER, topics, {**reply.partitions, **refused}, reply.code)))
+
+
+def coded(name: str, topics: Any, codes: Mapping[tuple[str, int], int], rest: int) -> Any:
+    """The answer of that name with a code for each partition of these topics: its own, or that of the `rest`."""
+    made, row = struct(f"{name}.topics"), struct(f"{name}.topics.partitions")
+    return struct(name)(
         topics=[
             made(
                 name=topic.name,
@@ -248,7 +251,6 @@ def commit_response(
             for topic in topics
         ]
     )
-    return Written(encode(ANSWER, version, answer))
 
 
 def deleted(request: Any, version: int, codes: Mapping[tuple[str, int], ErrorCode]) -> Written:

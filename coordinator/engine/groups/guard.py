@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from muster.coordinator.engine.running import Running
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
@@ -58,18 +59,14 @@ class Guard:
         self._ours = ours
         self._period_s = period_ms / 1_000
         self._on_found = on_found
-        self._on_bug = on_bug
-        self._task: asyncio.Task[None] | None = None
+        self._running = Running(on_bug)
         self.found: Mapping[str, Foreign] = {}
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._running.start(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     async def look(self) -> Mapping[str, Foreign]:
         """One round. What a broker that does not answer had the time before stays."""
@@ -105,10 +102,6 @@ class Guard:
         while True:
             await self.look()
             await asyncio.sleep(self._period_s)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
 
 
 def sentence_of(found: Mapping[str, Foreign]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.coordinator.engine.running import Running
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
 from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
@@ -58,19 +59,15 @@ class Mirror:
         self._now_ms = now_ms
         self._interval_ms = interval_ms
         self._on_trouble = on_trouble
-        self._on_bug = on_bug
         self._groups: dict[str, Mirrored] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._running = Running(on_bug)
         self._why = ""
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._running.start(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     def written(self, shard: int, groups: Iterable[str]) -> None:
         """Positions of these are on their way into the state log. Whether they will count is not known yet."""
@@ -126,7 +123,3 @@ class Mirror:
         while True:
             await asyncio.sleep(self._interval_ms / 1_000)
             await self.round()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from muster.coordinator.engine.running import Running
 from muster.coordinator.engine.starting import Wanted
 from muster.coordinator.engine.state.marks import Marks, id_text
 from muster.coordinator.engine.topics import Topics
@@ -36,23 +37,19 @@ class StateTopic:
         self._topics, self._wanted, self._tell = topics, wanted, tell
         self._marks = Marks(upstream, wanted.cluster, wanted.topic)
         self._now_ms, self._refresh_ms, self._mark_ms = now_ms, refresh_ms, mark_ms
-        self._on_bug = on_bug
         self._mine: Topic | None = None
         self._marked_ms: int | None = None
         self._lost = ""
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._running = Running(on_bug)
 
     def start(self) -> None:
         self._mine = self._topics.topic(self._wanted.topic)
         self._topics.on_change(lambda change: self._changed.set())
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._running.start(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     async def _run(self) -> None:
         while True:
@@ -94,7 +91,3 @@ class StateTopic:
         if self._marked_ms is None or self._now_ms() - self._marked_ms >= self._mark_ms:
             await self._marks.write(found)
             self._marked_ms = self._now_ms()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)

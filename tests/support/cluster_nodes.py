@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, SeveralNodes
 
 SHARDS = 4
 SESSION_MS = 3_000
@@ -27,7 +27,7 @@ SETTINGS = {
 }
 
 
-class ClusterNodes:
+class ClusterNodes(SeveralNodes):
     """By node id, from 1 on. A node keeps its directory and its clients' ports over its lives."""
 
     def __init__(
@@ -42,18 +42,6 @@ class ClusterNodes:
             for number in range(1, nodes + 1)
         }
         self.frozen: set[int] = set()
-
-    @property
-    def kafka_address(self) -> str:
-        """bootstrap.servers of Kafka's clients."""
-        return ",".join(node.kafka_address for node in self.nodes.values())
-
-    @property
-    def address(self) -> str:
-        return ",".join(node.address for node in self.nodes.values())
-
-    def log_tail(self) -> str:
-        return "\n".join(f"node {number}: {node.log_tail()}" for number, node in self.nodes.items())
 
     def start(self) -> None:
         """The first becomes controller; the others start beside each other."""

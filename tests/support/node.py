@@ -135,3 +135,21 @@ def running_node(
         yield node
     finally:
         node.stop()
+
+
+class SeveralNodes:
+    """What is asked of some together, by node id."""
+
+    nodes: dict[int, NodeProcess]
+
+    @property
+    def kafka_address(self) -> str:
+        """bootstrap.servers of Kafka's clients."""
+        return ",".join(node.kafka_address for node in self.nodes.values())
+
+    @property
+    def address(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def log_tail(self) -> str:
+        return "\n".join(f"node {number}: {node.log_tail()}" for number, node in self.nodes.items())

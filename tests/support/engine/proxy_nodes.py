@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.engine.proxied import free_ports
 from tests.support.engine.served import over
 from tests.support.kafka.stage import NODE, Worker
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, SeveralNodes
 
 BROKER: Final = 1
 """The id of the tests' broker."""
@@ -22,7 +22,7 @@ LONG_SESSION_MS: Final = 30_000
 ASK_S: Final = 30.0
 
 
-class ProxyNodes:
+class ProxyNodes(SeveralNodes):
     """By node id, from 1 on. A node keeps its ports over its lives."""
 
     def __init__(self, kafka: str, cluster: str, place: Path, count: int = 2) -> None:
@@ -42,18 +42,6 @@ class ProxyNodes:
             "group.consumer.session.timeout.ms": str(LONG_SESSION_MS),
         }
         return {**over(self.kafka, cluster), **NODE, **more}
-
-    @property
-    def kafka_address(self) -> str:
-        """bootstrap.servers of Kafka's clients."""
-        return ",".join(node.kafka_address for node in self.nodes.values())
-
-    @property
-    def address(self) -> str:
-        return ",".join(node.address for node in self.nodes.values())
-
-    def log_tail(self) -> str:
-        return "\n".join(f"node {number}: {node.log_tail()}" for number, node in self.nodes.items())
 
     def groups_upstream(self) -> set[str]:
         """As Kafka itself has them."""

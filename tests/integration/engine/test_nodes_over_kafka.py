@@ -226,7 +226,9 @@ def test_a_shard_that_moves_in_mid_rebalance_has_its_last_plan(nodes: Nodes) -> 
         nodes.until(lambda: owner(nodes, survivor, group) == 1, "the other one has the shard")
         taken = survivor.describe_group(group)
         assert taken.generation == planned.generation
-        assert [member.assignment for member in taken.members] == [member.assignment for member in planned.members]
+        # The second may be joining there already, with nothing yet.
+        kept = next(member for member in taken.members if member.member_id == planned.leader)
+        assert [kept.assignment] == [member.assignment for member in planned.members]
         moves = survivor.moves(group)
         assert (moves[0].from_node, moves[0].to_node) == (2, 1)
         assert moves[0].members >= 1, "of all groups of the shard"

@@ -79,7 +79,8 @@ class Upstream:
     async def _refresh(self, topics: Sequence[str]) -> View:
         asked = [struct("MetadataRequest.topics")(name=topic) for topic in topics]
         request = struct("MetadataRequest")(topics=asked, allow_auto_topic_creation=False)
-        self.view = learned(self.view, await self.any("Metadata", request))
+        answer = await self.any("Metadata", request)
+        self.view = learned(self.view, answer)  # which others may have changed meanwhile
         self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
         return self.view
 

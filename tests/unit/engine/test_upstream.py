@@ -82,6 +82,24 @@ def test_who_asks_the_same_at_once_is_answered_at_once() -> None:
     run(story, {0: (1, 1)})
 
 
+def test_who_asks_for_something_else_at_once_takes_nothing_away_from_what_others_learned() -> None:
+    """The answer that comes last knew of no new leader when it was asked for."""
+
+    async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
+        brokers = {1: one.address, 2: two.address}
+
+        def told(request: Any) -> Any:
+            leaders = {STATE: {0: (2, 2)}, "muster.security": {0: (1, 1)}}
+            return metadata(brokers, {each.name: leaders[each.name] for each in request.topics})
+
+        one.answers["Metadata"] = two.answers["Metadata"] = told
+        await asyncio.gather(upstream.refresh([STATE]), upstream.refresh(["muster.security"]))
+        assert upstream.leader(STATE, 0) == 2
+        assert upstream.leader("muster.security", 0) == 1
+
+    run(story, {0: (1, 1)})
+
+
 def test_another_broker_is_asked_where_one_is_gone_and_the_gone_one_is_left_alone_for_a_while() -> None:
     async def story() -> None:
         async with UpstreamBroker() as gone:

@@ -19,6 +19,9 @@ from muster.coordinator.ownership.facts import Client
 
 NOT_AVAILABLE: Final = 15
 
+AGAIN_S: Final = 0.05
+"""After so long a shard whose inbox was full is told again."""
+
 CODES: Final[Mapping[int, int]] = {0: 0, 10: 28, 16: 16, 47: 47, 48: 48, 90: 90}
 """What a client is told of what a broker says of a write (INVALID_COMMIT_OFFSET_SIZE for MESSAGE_TOO_LARGE); of all
 else COORDINATOR_NOT_AVAILABLE (E3)."""
@@ -59,8 +62,10 @@ class Committing:
             await self._over(event)  # it took too long: it may have been allowed, and nobody has heard so
         if allowed.code or not allowed.kept:
             return Committed(allowed.code, allowed.partitions)
-        code = await self._written(event.group_id, client, allowed.kept)
-        over = await self._over(event)
+        try:
+            code = await self._written(event.group_id, client, allowed.kept)
+        finally:
+            over = await self._over(event)
         return Committed(code or over.code, allowed.partitions)
 
     async def _written(self, group_id: str, client: Client, kept: Mapping[Place, StoredOffset]) -> int:
@@ -76,9 +81,14 @@ class Committing:
         return CODES.get(code, NOT_AVAILABLE)
 
     async def _over(self, event: TxnOffsetCommit) -> TxnWriteOverReply:
-        """The answer comes once all that was decided so far is in the log, and only from whom the shard is yet."""
-        return await self._groups.ask(
-            event.group_id,
-            lambda: TxnWriteOver(self._groups.next_id(), event.group_id, event.request_id),
-            TxnWriteOverReply,
-        )
+        """The answer comes once all that was decided so far is in the log, and only from whom the shard is yet. Asked
+        until the shard has heard it: what was allowed would be unstable for as long as it is served."""
+        while True:
+            told = await self._groups.ask(
+                event.group_id,
+                lambda: TxnWriteOver(self._groups.next_id(), event.group_id, event.request_id),
+                TxnWriteOverReply,
+            )
+            if told.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return told
+            await asyncio.sleep(AGAIN_S)

@@ -12,6 +12,7 @@ from muster.coordinator.core.events import Event, TurnedAway
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
 from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.core.txn.events import TxnWriteOver
 from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.writing import TooLarge
@@ -205,7 +206,7 @@ class GatedEngine(LedEngine):
         return not self.doubts() and super().beat(*args, **given)
 
     def _refusal(self, slot: Slot, event: Any) -> Reply | None:
-        if why := self.doubts():
+        if (why := self.doubts()) and not isinstance(event, TxnWriteOver):  # which no client asks
             return refusal_reply(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         if not self._authority.takes(slot.index):
             return refusal_reply(event, ErrorCode.NOT_COORDINATOR, MOVES)

@@ -19,6 +19,7 @@ from muster.coordinator.kafka.dispatch import KafkaCall, Peer
 from tests.support.kafka.memory_node import until
 
 PATH = "TxnOffsetCommitRequest.topics"
+BUG = -2
 
 
 class Around:
@@ -28,7 +29,7 @@ class Around:
         self.code = 0
         self.written = 0
         self.allowed: TxnOffsetCommitReply | None = None
-        self.over = ErrorCode.NONE
+        self.overs: list[ErrorCode] = []
         self.events: list[Any] = []
         self.asked: list[Any] = []
         self.wait: asyncio.Future[None] | None = None
@@ -47,7 +48,7 @@ class Around:
         event = make_or_api()
         self.events.append(event)
         if isinstance(event, TxnWriteOver):
-            return TxnWriteOverReply(self.over)
+            return TxnWriteOverReply(self.overs.pop(0) if self.overs else ErrorCode.NONE)
         kept = {place: StoredOffset(each[0], each[1], each[2], 0) for place, each in event.offsets.items()}
         return self.allowed or TxnOffsetCommitReply(kept=kept)
 
@@ -75,6 +76,8 @@ class Around:
         async def written() -> Outcome:
             if self.wait is not None:
                 await self.wait
+            if self.written == BUG:
+                raise RuntimeError("a mistake of the program")
             return Outcome(self.written)
 
         return asyncio.ensure_future(written())
@@ -172,9 +175,32 @@ def test_one_that_took_too_long_is_over_too() -> None:
     play(story)
 
 
+def test_that_it_is_over_is_said_until_the_shard_has_heard_it() -> None:
+    """Its inbox may be full, as that of any. Unheard, the positions would be unstable for as long as it is served."""
+
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.overs = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert codes(await handlers.txn_offset_commit(commit(("t", 0)), call())) == [0]
+        _, *overs = around.events
+        assert [type(each) for each in overs] == [TxnWriteOver] * 3
+        assert len({each.request_id for each in overs}) == 3
+
+    play(story)
+
+
+def test_that_it_is_over_is_said_of_one_that_ran_into_a_mistake_of_the_program() -> None:
+    async def story(around: Around, handlers: TransactionHandlers) -> None:
+        around.written = BUG
+        with pytest.raises(RuntimeError):
+            await handlers.txn_offset_commit(commit(("t", 0)), call())
+        assert [type(each) for each in around.events] == [TxnOffsetCommit, TxnWriteOver]
+
+    play(story)
+
+
 def test_a_client_hears_nothing_that_the_owner_may_not_say() -> None:
     async def story(around: Around, handlers: TransactionHandlers) -> None:
-        around.over = ErrorCode.NOT_COORDINATOR
+        around.overs = [ErrorCode.NOT_COORDINATOR]
         assert codes(await handlers.txn_offset_commit(commit(("t", 0)), call())) == [16]
 
     play(story)

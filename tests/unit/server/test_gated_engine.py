@@ -22,6 +22,8 @@ from muster.coordinator.core.events import (
     Request,
     TopicsChanged,
 )
+from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.errors import ErrorCode
@@ -245,3 +247,20 @@ def test_while_nobody_knows_who_may_do_what_all_is_refused_heartbeats_too() -> N
     found = stage.ask(fetch())
     assert isinstance(found, OffsetFetchReply)
     assert found.code is ErrorCode.NONE
+
+
+def test_that_a_transaction_s_write_is_over_is_heard_though_nobody_knows_who_may_do_what() -> None:
+    """No client asks for that: refused, the positions would be unstable for as long as the shard is served."""
+    stage = Stage()
+    asked = TxnOffsetCommit(next(ids), "g", "", None, -1, {("orders", 0): (7, -1, "")})
+    allowed = stage.ask(asked)
+    assert isinstance(allowed, TxnOffsetCommitReply)
+    assert allowed.kept
+    stage.engine.doubts = lambda: "it has not been read for 31 s"
+    over = stage.ask(TxnWriteOver(next(ids), "g", asked.request_id))
+    assert isinstance(over, TxnWriteOverReply)
+    assert over.code is ErrorCode.NONE
+    stage.engine.doubts = lambda: ""
+    found = stage.ask(OffsetFetch(next(ids), "g", (("orders", 0),), require_stable=True))
+    assert isinstance(found, OffsetFetchReply)
+    assert (found.code, found.refused) == (ErrorCode.NONE, {})

@@ -7,7 +7,8 @@ from muster.coordinator.cluster.facts import NOBODY, TopicPartition
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.logs import Entry
 from tests.sim.cluster.network import Broken, Host, Network
-from tests.sim.cluster.node import Consume, Consumed, Produce, Produced, SimNode
+from tests.sim.cluster.node import SimNode
+from tests.sim.cluster.process.messages import Consume, Consumed, Produce, Produced
 from tests.sim.world import World
 
 Log = tuple[TopicPartition, bytes]

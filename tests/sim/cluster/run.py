@@ -13,7 +13,8 @@ from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.checkers import Stale
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
 from tests.sim.cluster.network import Host, Network
-from tests.sim.cluster.node import LAG_MS, SimNode
+from tests.sim.cluster.node import SimNode
+from tests.sim.cluster.process.rounds import LAG_MS
 from tests.sim.cluster.real_disk import RealDisk
 from tests.sim.cluster.seat import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put

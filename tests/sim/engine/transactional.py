@@ -48,8 +48,8 @@ class Transactional:
             self._dies(self.number)
 
     def _commits(self, number: int, tries: int) -> None:
-        """Asked of the owner, or whoever was it; without an answer, or where it moved, again, while the transaction is not
-        over (seed 70304: an attempt for one that was asked for the next one's positions)."""
+        """Asked of the owner, or whoever was it; without an answer, or where it moved, again, while the transaction is
+        not over (seed 70304: an attempt for one that was asked for the next one's positions)."""
         if number != self.number:
             return
         world, done = self.world, [False]

@@ -12,9 +12,12 @@ from aiokafka.helpers import create_ssl_context
 from kafka import KafkaConsumer, KafkaProducer
 
 from muster.coordinator.cli.certs import making
+from muster.coordinator.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.zookeeper.server import free_port
 from tests.support import certificates
+from tests.support.engine.hellos import Hellos, hellos
+from tests.support.engine.named_client import can_have_names, named_client
 from tests.support.engine.served import make_topics, over
 from tests.support.kafka.client import frame
 from tests.support.node import NodeProcess
@@ -29,6 +32,9 @@ ALL: Final = f"all{DOMAIN}"
 """That of all nodes together: no broker's, but in the certificate."""
 SAN: Final = (NODE, ALL, f"broker-1{DOMAIN}", f"broker-9{DOMAIN}")
 RECORDS: Final = 50
+LATEST: Final = -1
+NODE_ID: Final = 1
+"""The default of node.id."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +48,27 @@ def names_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def node(real_kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+def listener() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def tap(listener: int) -> Iterator[Hellos]:
+    """Where the node tells clients to go: its own listener is behind."""
+    with hellos(listener) as tapped:
+        yield tapped
+
+
+@pytest.fixture(scope="module")
+def node(
+    real_kafka: Any, listener: int, tap: Hellos, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NodeProcess]:
     make_topics(real_kafka.address, {"by-name": 2})
     place = Path(tmp_path_factory.mktemp("by-name"))
     shown = making.server_certificate(certificates.authority(), SAN, 30)
-    port = free_port()
     settings = {
-        "kafka.listeners": f"SSL://127.0.0.1:{port}",
-        "kafka.advertised.listeners": f"SSL://{NODE}:{port}",
+        "kafka.listeners": f"SSL://127.0.0.1:{listener}",
+        "kafka.advertised.listeners": f"SSL://{NODE}:{tap.port}",
         "engine.kafka.broker.hosts": PATTERN,
         "ssl.keystore.location": certificates.write(place, "server.pem", shown.pem()),
     }
@@ -98,6 +117,29 @@ def test_a_client_writes_and_reads_by_names(node: NodeProcess, tmp_path: Path, f
 
         until(all_read, node.log_tail)
         consumer.commit()
+
+
+@pytest.mark.parametrize("first", [NODE, ALL, f"broker-1{DOMAIN}"])
+def test_librdkafka_asks_in_its_handshake_for_the_names_that_it_was_told(
+    node: NodeProcess, tap: Hellos, tmp_path: Path, first: str
+) -> None:
+    if not can_have_names():
+        pytest.skip("librdkafka asks the system where names lead: it takes unshare, and the right to mount")
+    how = {
+        "bootstrap.servers": f"{first}:{tap.port}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": trusting(tmp_path),
+        "group.id": f"librdkafka-by-{first.partition('.')[0]}",
+    }
+    before = len(tap.asked)
+    said = named_client(SAN, tmp_path, how, "by-name", RECORDS)
+    with Admin(bootstrap_servers=node.address) as admin:
+        found = {str(place.partition): each.offset for place, each in admin.group_offsets(how["group.id"]).items()}
+        ends = admin.list_offsets({("by-name", number): LATEST for number in range(2)})
+    assert found == said["committed"] == {str(place.partition): end.offset for place, end in ends.items()}
+    broker, me = f"broker-1{DOMAIN}", f"{NODE}:{tap.port}"
+    assert said["brokers"] == {"1": f"{broker}:{tap.port}", str(1_000_000 + NODE_ID): me}
+    assert set(tap.asked[before:]) == {first, broker, NODE}
 
 
 def test_a_name_that_nobody_has_ends_in_the_handshake(node: NodeProcess, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """AddOffsetsToTxn and TxnOffsetCommit for groups of ours, as APIs of Kafka's door (E1, E2)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -8,18 +10,20 @@ import structlog
 from muster.coordinator.core.txn.events import TxnOffsetCommit
 from muster.coordinator.core.types import Position
 from muster.coordinator.edge.catalog import exists
-from muster.coordinator.engine.transactions.committing import NO_RIGHT, NOT_AVAILABLE, Codes, Committed, Committing
+from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.engine.transactions.committing import NO_RIGHT, NOT_AVAILABLE, Committed, Committing
 from muster.coordinator.engine.upstream import producers
 from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.offsets import coded
 from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 from muster.coordinator.ownership.facts import Client, Producer
 
+ANSWER: Final = "TxnOffsetCommitResponse"
 UNKNOWN_TOPIC: Final = 3
 GROUP_AUTHORIZATION_FAILED: Final = 30
 
@@ -65,32 +69,38 @@ class TransactionHandlers:
         return struct("AddOffsetsToTxnResponse")(error_code=NOT_AVAILABLE if code == UNKNOWN_TOPIC else code)
 
     async def txn_offset_commit(self, request: Any, call: KafkaCall) -> Any:
-        """Partitions that cannot be are refused one by one; the core judges the rest."""
-        refused: dict[tuple[str, int], int] = {}
+        """Partitions that cannot be are refused one by one; the core judges the rest. What is read and made of very
+        many is so in threads."""
+        rows, catalog = sum(len(topic.partitions) for topic in request.topics), self._partitions()
+        kept, refused = await here_or_off_the_loop(lambda: positions_of(request, catalog), rows)
         try:
-            event = event_of(request, self._groups.next_id(), self._positions(request, refused))
+            event = event_of(request, self._groups.next_id(), kept)
         except CoordinatorError as refusal:
-            return answer(request, Committed(refusal.code))
+            return await answer(request, call, rows, Committed(refusal.code))
         if refused and not event.offsets:
-            return answer(request, Committed(), refused)
+            return await answer(request, call, rows, Committed(partitions=refused))
         producer = Producer(request.producer_id, request.producer_epoch)
         committed = await self._committing.commit(event, Client(request.transactional_id, producer))
-        return answer(request, committed, refused)
+        return await answer(request, call, rows, replace(committed, partitions={**committed.partitions, **refused}))
 
-    def _positions(self, request: Any, refused: dict[tuple[str, int], int]) -> dict[tuple[str, int], Position]:
-        """What can be committed; what cannot be is put into `refused`."""
-        catalog, kept = self._partitions(), {}
-        for topic in request.topics:
-            for each in topic.partitions:
-                place = (topic.name, each.partition_index)
-                if not exists(catalog, *place):
-                    refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif each.committed_offset < 0:
-                    refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-                else:
-                    epoch = max(each.committed_leader_epoch, -1)
-                    kept[place] = (each.committed_offset, epoch, each.committed_metadata or "")
-        return kept
+
+def positions_of(
+    request: Any, catalog: Mapping[str, int]
+) -> tuple[dict[tuple[str, int], Position], dict[tuple[str, int], int]]:
+    """What can be committed; and what cannot be, with codes."""
+    kept: dict[tuple[str, int], Position] = {}
+    refused: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            place = (topic.name, each.partition_index)
+            if not exists(catalog, *place):
+                refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif each.committed_offset < 0:
+                refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            else:
+                epoch = max(each.committed_leader_epoch, -1)
+                kept[place] = (each.committed_offset, epoch, each.committed_metadata or "")
+    return kept, refused
 
 
 def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], Position]) -> TxnOffsetCommit:
@@ -105,7 +115,7 @@ def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], 
     )
 
 
-def answer(request: Any, committed: Committed, refused: Codes | None = None) -> Any:
-    """One row for each position of the request."""
-    codes = {**committed.partitions, **(refused or {})}
-    return coded("TxnOffsetCommitResponse", request.topics, codes, committed.code)
+async def answer(request: Any, call: KafkaCall, rows: int, committed: Committed) -> Written:
+    """A row for each of the request's, of which there are so many."""
+    told = partial(coded, ANSWER, request.topics, committed.partitions, committed.code)
+    return await here_or_off_the_loop(lambda: Written(encode(ANSWER, call.api_version, told())), rows)

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from muster.coordinator.core.records import OffsetsStored, OffsetStored
+from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored
 from muster.coordinator.core.txn.events import Key, Place, TxnEnded, TxnOffsetsWritten
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.ownership.effects import Ended, Waits
 from muster.coordinator.ownership.facts import Record
-from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.codec import PlainOffsets, decode_group, encode
 from muster.coordinator.runtime.codec.fields import MalformedRecord
 from muster.coordinator.runtime.ports import Entry, KeyValue
 
+PARTITION_BYTES = 4
 UNKNOWN_EPOCH = -1
 """A replay keeps what waits by producer ids; nobody needs more."""
 
@@ -33,17 +34,18 @@ def position(record: Record) -> OffsetStored | None:
 
 def waiting(effect: Waits) -> Iterator[TxnOffsetsWritten]:
     """What a replay met, and found no marker of: neighbours of one group together."""
-    group_id, at = "", -1
+    group_id, at, plain = "", -1, PlainOffsets()
     offsets: dict[Place, StoredOffset] = {}
     for record in effect.records:
-        found = position(record)
+        found = plain_position(record, plain)
         if found is None:
             continue
-        if found.group_id != group_id or record.offset != at + len(offsets):
+        group, topic, partition, value = found
+        if group != group_id or record.offset != at + len(offsets):
             if offsets:
                 yield TxnOffsetsWritten(effect.producer_id, UNKNOWN_EPOCH, group_id, offsets, at)
-            group_id, at, offsets = found.group_id, record.offset, {}
-        offsets[found.topic, found.partition] = found.value
+            group_id, at, offsets = group, record.offset, {}
+        offsets[topic, partition] = value
     if offsets:
         yield TxnOffsetsWritten(effect.producer_id, UNKNOWN_EPOCH, group_id, offsets, at)
 
@@ -52,6 +54,34 @@ def ended(effect: Ended) -> TxnEnded:
     return TxnEnded(*effect.producer, effect.committed, keys(effect.records), effect.offset)
 
 
+def plain_position(record: Record, plain: PlainOffsets) -> tuple[str, str, int, StoredOffset] | None:
+    """As `position`, most by the short way."""
+    try:
+        short = plain.read(KeyValue(record.key or b"", record.value, record.offset))
+    except MalformedRecord:
+        return None
+    found = position(record) if short is None else None
+    return short if found is None else (found.group_id, found.topic, found.partition, found.value)
+
+
+def place_of(key: bytes) -> tuple[str, str] | None:
+    """The group and the topic of a position's key; None: it is none."""
+    try:
+        found = decode_group(KeyValue(key, None, 0))
+    except MalformedRecord:
+        return None
+    return (found.group_id, found.topic) if isinstance(found, OffsetDeleted) else None
+
+
 def keys(records: Iterable[Record]) -> frozenset[Key]:
-    found = (position(record) for record in records)
-    return frozenset((each.group_id, each.topic, each.partition) for each in found if each is not None)
+    """What they are about. How a key begins, its group and topic, is read once; the partition's number ends it."""
+    places: dict[bytes, tuple[str, str] | None] = {}
+    found: set[Key] = set()
+    for record in records:
+        key = record.key or b""
+        begins = key[:-PARTITION_BYTES]
+        if begins not in places:
+            places[begins] = place_of(key)
+        if (place := places[begins]) is not None:
+            found.add((*place, int.from_bytes(key[-PARTITION_BYTES:], "big", signed=True)))
+    return frozenset(found)

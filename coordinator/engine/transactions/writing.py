@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.core.txn.events import Place, TxnOffsetsWritten
 from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.transactions.following import Following
 from muster.coordinator.engine.transactions.owner import Owner
@@ -15,10 +16,10 @@ from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER
 from muster.coordinator.engine.upstream.lines import CLIENTS
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import size_of, wire_of
+from muster.coordinator.engine.writing import wires
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Client
+from muster.coordinator.ownership.facts import Client, Measured
 
 NOT_COORDINATOR: Final = 16
 
@@ -52,19 +53,17 @@ class Transactions:
         self._waiting: dict[int, Written] = {}
         self.following = Following(owner, upstream, topic)
 
-    def append(
-        self, shard: int, client: Client, group_id: str, kept: Mapping[Place, StoredOffset]
-    ) -> "asyncio.Future[Outcome]":
+    async def append(self, shard: int, client: Client, group_id: str, kept: Mapping[Place, StoredOffset]) -> Outcome:
         """Write these positions, which the core has allowed, in the client's name. Where they come into the log the
         core knows of it before whoever waits here."""
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        made = await here_or_off_the_loop(lambda: Measured(entries(group_id, kept)), len(kept))
         if not self._owner.takes(shard):
-            outcome.set_result(Outcome(NOT_COORDINATOR))
-            return outcome
-        token, made = next(self._tokens), entries(group_id, kept)
+            return Outcome(NOT_COORDINATOR)
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        token = next(self._tokens)
         self._waiting[token] = Written(shard, client, group_id, kept, outcome)
-        self._owner.step(ev.AppendTxn(shard, token, client, made, sum(map(size_of, made))))
-        return outcome
+        self._owner.step(ev.AppendTxn(shard, token, client, made, made.size))
+        return await outcome
 
     def gone(self, shard: int) -> None:
         """The shard is served no more: who waits is told to look for its coordinator anew."""
@@ -85,7 +84,7 @@ class Transactions:
         async def ask() -> None:
             shard, batch = effect.shard, effect.batch
             leader, place = await self._owner.leader(shard), (self._topic, shard)
-            sent = {place: wire_of(batch, self._wall_ms())}
+            sent = {place: (await wires((batch,), self._wall_ms()))[shard]}
             told = await records.produce(
                 self._upstream,
                 leader,

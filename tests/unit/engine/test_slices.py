@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.engine import owning, writing
 from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.transactions import writing as transactions
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import RECORD_BYTES, Appends, Limits
-from muster.coordinator.ownership.facts import Batch, Measured, NewRecord, Producer
+from muster.coordinator.ownership.facts import Batch, Client, Measured, NewRecord, Producer
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.engine.over_kafka import OverKafka
@@ -116,5 +119,36 @@ def test_a_large_batch_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
                 assert await node.commit("large", 1, partitions=1_500) is ErrorCode.NONE
                 assert await node.committed("large") == 1
         assert (made[1], made[max(made)], max(made) >= 1_500) == (True, False, True), made
+
+    asyncio.run(story())
+
+
+def test_e2_many_positions_of_a_client_s_transaction_are_made_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a plain commit: 10,000 stood the loop for 50 ms, once as records and once as a batch."""
+    here: dict[str, set[bool]] = {}
+
+    def watched(name: str, make: Any) -> Any:
+        def made(*given: Any) -> Any:
+            here.setdefault(name, set()).add(threading.current_thread() is threading.main_thread())
+            return make(*given)
+
+        return made
+
+    monkeypatch.setattr(transactions, "entries", watched("records", transactions.entries))
+    monkeypatch.setattr(writing, "wire_of", watched("batch", writing.wire_of))
+
+    async def story() -> None:
+        async with UpstreamBroker() as broker:
+            topic = StateTopic(broker, "muster.state", 1)
+            topic.configs["min.insync.replicas"] = "1"
+            async with over(broker) as node:
+                await node.all_served()
+                broker.answers["DescribeProducers"] = lambda request: struct("DescribeProducersResponse")()
+                here.clear()
+                kept = {("t", number): StoredOffset(number, -1, "", 0) for number in range(1_500)}
+                client = Client("app", Producer(5_000, 0))
+                outcome = await node.owning.transactions.append(0, client, "g", kept)
+                assert outcome.code == 0, outcome
+        assert here == {"records": {False}, "batch": {False}}
 
     asyncio.run(story())

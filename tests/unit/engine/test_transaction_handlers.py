@@ -14,8 +14,8 @@ from muster.coordinator.engine.transactions.handlers import TransactionHandlers
 from muster.coordinator.engine.transactions.writing import Outcome
 from muster.coordinator.engine.upstream.errors import Unreached
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer
+from muster.coordinator.kafka.codec.codec import decode_frame, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Written
 from tests.support.kafka.memory_node import until
 
 PATH = "TxnOffsetCommitRequest.topics"
@@ -110,7 +110,8 @@ def commit(*places: tuple[str, int], offset: int = 5) -> Any:
     )
 
 
-def codes(answer: Any) -> list[int]:
+def codes(written: Written) -> list[int]:
+    answer = decode_frame("TxnOffsetCommitResponse", 3, b"".join(written.body))
     return [each.error_code for topic in answer.topics for each in topic.partitions]
 
 

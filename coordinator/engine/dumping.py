@@ -8,7 +8,7 @@ from muster.coordinator.engine.reading import seen
 from muster.coordinator.engine.starting import UNKNOWN_TOPIC
 from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
 from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.records import EARLIEST, ends, load
+from muster.coordinator.engine.upstream.records import load, span
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.engine.upstream.view import View
 from muster.coordinator.ownership.facts import Record, read_owner
@@ -25,14 +25,11 @@ async def dump(
 ) -> None:
     """Tell each batch of the shard as a row, oldest first. Raises UpstreamError."""
     upstream = Upstream(reach)
-    place = (topic, shard)
     try:
         check(await upstream.refresh([topic]), topic, shard)
-        leader = upstream.leader(*place)
-        start = (await ends(upstream, leader, [place], EARLIEST))[place].offset
-        upto = (await ends(upstream, leader, [place]))[place].offset
+        start, upto = await span(upstream, topic, shard)
         replay = Replay()
-        async for batches in load(upstream, topic, shard, max(start, 0), upto, deadline_s=PATIENCE_S):
+        async for batches in load(upstream, topic, shard, start, upto, deadline_s=PATIENCE_S):
             for row in await asyncio.to_thread(rows_of, replay, batches, records):
                 tell(row)
     finally:

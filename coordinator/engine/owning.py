@@ -195,7 +195,7 @@ class Owning:
 
         async def ask() -> None:
             leader = await self.leader(effect.shard)
-            told = (await records.ends(self._upstream, leader, [place])).get(place, records.Written(7))
+            told = (await records.ends(self._upstream, leader, [place]))[place]
             await self.told("ListOffsets", told.code)
             self.step(ev.EndTold(effect.shard, effect.request, told.code, told.offset))
 

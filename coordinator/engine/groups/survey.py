@@ -94,6 +94,6 @@ async def lengths_of(upstream: Upstream, places: Sequence[Place]) -> dict[Place,
         except UpstreamError:
             continue
         for place, end in ends.items():
-            if not end.code and place in starts and not starts[place].code:
+            if not end.code and not starts[place].code:
                 found[place] = end.offset - starts[place].offset
     return found

@@ -23,7 +23,7 @@ from muster.coordinator.engine.upstream.errors import (
     UpstreamError,
     named_code,
 )
-from muster.coordinator.engine.upstream.records import EARLIEST, OUT_OF_RANGE, again, ends
+from muster.coordinator.engine.upstream.records import OUT_OF_RANGE, again
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership.facts import NewRecord, Owner, Producer, Record, owner_record
 from muster.coordinator.ownership.voids import Replay
@@ -97,23 +97,15 @@ class SecurityLog:
 
     async def load(self, take: Take) -> None:
         """All there is now. Raises Damaged, UpstreamError."""
+        asked_s = asyncio.get_running_loop().time()
         await self._upstream.refresh([self.topic])
         self._id = self._upstream.view.topics[self.topic].topic_id
-        start, upto = await self._span()
+        start, upto = await records.span(self._upstream, *self._place)
         self._replay.position = start
         loaded = records.load(self._upstream, *self._place, start, upto, deadline_s=self._upstream.reach.answer_s)
         async for batches in loaded:
             self._taken(batches, take)
-        self._heard_s = self._looked_s = asyncio.get_running_loop().time()
-
-    async def _span(self) -> tuple[int, int]:
-        leader = self._upstream.leader(*self._place)
-        begin = (await ends(self._upstream, leader, [self._place], EARLIEST))[self._place]
-        end = (await ends(self._upstream, leader, [self._place]))[self._place]
-        for told in (begin, end):
-            if told.code:
-                raise Refused(f"asking where {self.topic} begins and ends", told.code)
-        return begin.offset, end.offset
+        self._heard_s = self._looked_s = asked_s
 
     async def run(self, take: Take) -> None:
         """What comes, for as long as it is there. Raises Damaged."""
@@ -137,6 +129,7 @@ class SecurityLog:
 
     async def _read(self, take: Take) -> None:
         leader, position = self._upstream.leader(*self._place), self._replay.position
+        asked_s = asyncio.get_running_loop().time()  # an answer may have waited for a process that stood still
         told = await records.fetch(
             self._upstream,
             leader,
@@ -157,7 +150,7 @@ class SecurityLog:
             raise Unreached(f"{self.topic} cannot be read: the upstream says {named_code(part.code)}")
         self._taken(part.batches, take)
         if self._replay.position >= part.high_watermark:
-            self._heard_s = asyncio.get_running_loop().time()
+            self._heard_s = asked_s
 
     def _is_the_same(self) -> None:
         """Raises Damaged."""

@@ -12,7 +12,7 @@ from muster.coordinator.engine.starting import FIRST_S, UNKNOWN_TOPIC, Unusable,
 from muster.coordinator.engine.state.marks import Marks
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import FENCED, WAIT_FOR_COORDINATOR, Refused, UpstreamError, named_code
-from muster.coordinator.engine.upstream.records import EARLIEST, again, ends
+from muster.coordinator.engine.upstream.records import again, span
 from muster.coordinator.engine.upstream.topics import topic_configs
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, Upstream
 from muster.coordinator.ownership.facts import NewRecord, Owner, Producer, owner_record
@@ -80,13 +80,8 @@ async def is_there(upstream: Upstream, topic: str) -> bool:
 
 
 async def is_empty(upstream: Upstream, topic: str) -> bool:
-    place = (topic, PARTITION)
-    end = (await ends(upstream, upstream.leader(*place), [place]))[place]
-    begin = (await ends(upstream, upstream.leader(*place), [place], EARLIEST))[place]
-    for told in (end, begin):
-        if told.code:
-            raise Refused(f"asking where {topic} ends", told.code)
-    return end.offset <= begin.offset
+    start, end = await span(upstream, topic, PARTITION)
+    return end <= start
 
 
 async def begin(upstream: Upstream, topic: str, mark: Sequence[NewRecord], now_ms: int) -> None:

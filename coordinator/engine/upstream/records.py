@@ -18,6 +18,8 @@ ALL: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
 OUT_OF_RANGE: Final = 1
+SILENT: Final = 7
+"""REQUEST_TIMED_OUT: of what an answer leaves out nothing was heard."""
 ANSWER_LIMIT: Final = 16 << 20
 """Of all partitions of a fetch together; a single batch comes whole, however large."""
 PORTION: Final = 4 << 20
@@ -84,7 +86,7 @@ async def produce(
         for topic in answer.responses
         for each in topic.partition_responses
     }
-    return {place: told.get(place, Written(7)) for place in batches}
+    return {place: told.get(place, Written(SILENT)) for place in batches}
 
 
 async def fetch(
@@ -175,10 +177,20 @@ async def load(
 
 async def start_of(upstream: Upstream, topic: str, partition: int) -> int:
     """Where a log begins: most brokers do not tell it beside OFFSET_OUT_OF_RANGE. Raises UpstreamError."""
+    return await _end_of(upstream, topic, partition, EARLIEST)
+
+
+async def span(upstream: Upstream, topic: str, partition: int) -> tuple[int, int]:
+    """Where a log begins, and where it ends. Raises UpstreamError."""
+    start = await _end_of(upstream, topic, partition, EARLIEST)
+    return start, await _end_of(upstream, topic, partition, LATEST)
+
+
+async def _end_of(upstream: Upstream, topic: str, partition: int, timestamp: int) -> int:
     place = topic, partition
-    told = (await ends(upstream, upstream.leader(topic, partition), [place], EARLIEST))[place]
+    told = (await ends(upstream, upstream.leader(topic, partition), [place], timestamp))[place]
     if told.code:
-        raise Refused(f"asking where {topic}-{partition} begins", told.code)
+        raise Refused(f"asking where {topic}-{partition} begins or ends", told.code)
     return told.offset
 
 
@@ -194,8 +206,9 @@ async def again(upstream: Upstream, topic: str) -> None:
 async def ends(
     upstream: Upstream, broker: int, places: Iterable[Place], timestamp: int = LATEST, *, purpose: str = ASK
 ) -> dict[Place, Written]:
-    """Where these logs end, or with EARLIEST begin, as far as one leader can tell; a code for each. Raises
-    UpstreamError."""
+    """Where these logs end, or with EARLIEST begin, as far as one leader can tell; a code for each, 7 for one that the
+    answer leaves out. Raises UpstreamError."""
+    places = list(places)
     topics: dict[str, list[object]] = {}
     for topic, partition in places:
         part = struct("ListOffsetsRequest.topics.partitions")(partition_index=partition, timestamp=timestamp)
@@ -205,8 +218,9 @@ async def ends(
         topics=[struct("ListOffsetsRequest.topics")(name=name, partitions=parts) for name, parts in topics.items()],
     )
     answer = await upstream.ask(broker, "ListOffsets", request, purpose=purpose)
-    return {
+    told = {
         (topic.name, each.partition_index): Written(each.error_code, each.offset)
         for topic in answer.topics
         for each in topic.partitions
     }
+    return {place: told.get(place, Written(SILENT)) for place in places}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.coordinator.edge.cluster import GRPC, Cluster
-from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
 from muster.coordinator.engine.upstream.records import ends
 from muster.coordinator.engine.upstream.topics import described_topic
 from muster.coordinator.engine.upstream.upstream import Upstream
@@ -135,11 +135,10 @@ class UpstreamRecords(BrokerService):
             return dict.fromkeys(places, StorageError(f"The upstream cannot be asked: {error}. Try again."))
         found: dict[tuple[str, int], int | StorageError] = {}
         for place in places:
-            told = written.get(place)
-            if told is None or told.code:
-                why = "left it out" if told is None else f"answered with error {told.code}"
+            told = written[place]
+            if told.code:
                 found[place] = NotLeaderOrFollower(
-                    f"Asked where {place[0]}-{place[1]} ends, its leader {why}. Try again."
+                    f"Asked where {place[0]}-{place[1]} ends, its leader says {named_code(told.code)}. Try again."
                 )
             else:
                 found[place] = told.offset

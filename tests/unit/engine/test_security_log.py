@@ -302,3 +302,34 @@ def test_who_cannot_read_any_more_says_so_and_then_decides_nothing(monkeypatch: 
         assert nodes.failed == []
 
     run(story)
+
+
+def test_how_old_an_answer_is_counts_from_the_question() -> None:
+    """A node that stood still reads what was answered before: it knows nothing yet of what others wrote since."""
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.know()
+        one = nodes.stores[0]
+        nodes.stores[1].stop()
+        loop = asyncio.get_running_loop()
+        answers = nodes.topic._broker.answers
+        real, gates = answers["Fetch"], [asyncio.Event(), asyncio.Event()]
+        asked: list[asyncio.Event] = []
+
+        async def held(request: Any) -> Any:
+            if gates:
+                asked.append(gates.pop(0))
+                await asked[-1].wait()
+            return real(request)
+
+        answers["Fetch"] = held
+        await until(lambda: len(asked) == 1)
+        asked_s = loop.time()
+        await until(lambda: loop.time() - asked_s > 0.3)
+        asked[0].set()
+        await until(lambda: len(asked) == 2)
+        assert one._log_there.behind_s > 0.3
+        asked[1].set()
+        await until(lambda: one._log_there.behind_s < 0.3)
+
+    run(story)

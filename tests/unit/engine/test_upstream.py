@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
+from muster.coordinator.engine.dumping import dump
 from muster.coordinator.engine.upstream import producers, records, topics
 from muster.coordinator.engine.upstream import upstream as asking
 from muster.coordinator.engine.upstream.errors import Refused, Unreached, named_code
@@ -246,6 +247,38 @@ def test_where_logs_end_is_asked_of_their_leader() -> None:
         assert (told[STATE, 0], told[STATE, 1].code) == (records.Written(0, 7), 6)
 
     run(story, {0: (1, 1), 1: (1, 1)})
+
+
+def said_of_offsets(code: int, *parts: int) -> Any:
+    made = struct("ListOffsetsResponse.topics.partitions")
+    told = [made(partition_index=part, error_code=code, offset=-1) for part in parts]
+    return struct("ListOffsetsResponse")(topics=[struct("ListOffsetsResponse.topics")(name=STATE, partitions=told)])
+
+
+def test_where_a_log_begins_or_ends_that_an_answer_leaves_out_is_not_known() -> None:
+    """It was a mistake of the program, which ends a node."""
+
+    async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
+        one.answers["ListOffsets"] = lambda request: said_of_offsets(0, 5)
+        told = await records.ends(upstream, 1, [(STATE, 0), (STATE, 1)])
+        assert {place: each.code for place, each in told.items()} == {(STATE, 0): 7, (STATE, 1): 7}
+        for ask in (records.start_of, records.span):
+            with pytest.raises(Refused, match=r"muster.state-0 begins.*REQUEST_TIMED_OUT"):
+                await ask(upstream, STATE, 0)
+
+    run(story, {0: (1, 1), 1: (1, 1)})
+
+
+def test_a_shard_that_may_not_be_read_is_not_an_empty_one() -> None:
+    rows: list[Any] = []
+
+    async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
+        one.answers["ListOffsets"] = lambda request: said_of_offsets(29, 0)
+        with pytest.raises(Refused, match=r"TOPIC_AUTHORIZATION_FAILED"):
+            await dump(upstream.reach, STATE, 0, rows.append)
+
+    run(story, {0: (1, 1)})
+    assert rows == []
 
 
 # -- coordinators ---------------------------------------------------------------------------------------------------

@@ -135,6 +135,12 @@ def owner_record(owner: Owner) -> NewRecord:
     return owner_key(owner.turn, owner.producer), json.dumps(value, separators=(",", ":")).encode(), None
 
 
+UNREADABLE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What comes of reading JSON that somebody else may have written."""
+
+MOST_TURNS = 1 << 62
+
+
 def read_owner(record: Record) -> Owner | None:
     """What an owner record says; None: it is none, is a tombstone, or nobody can read it."""
     key, value = record.key, record.value
@@ -142,7 +148,7 @@ def read_owner(record: Record) -> Owner | None:
         return None
     try:
         said = json.loads(value)
-        return Owner(
+        owner = Owner(
             int(said["turn"]),
             int(said["node"]),
             Producer(int(said["producer_id"]), int(said["epoch"])),
@@ -151,8 +157,9 @@ def read_owner(record: Record) -> Owner | None:
             str(said.get("kafka", "")),
             int(said.get("since_ms", 0)),
         )
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
+    return owner if owner.turn < MOST_TURNS else None
 
 
 class Client(NamedTuple):

@@ -14,7 +14,7 @@ served from such a log until an operator has looked and said so; his word lies i
 import json
 from typing import Final, NamedTuple
 
-from muster.coordinator.ownership.facts import NewRecord, Record
+from muster.coordinator.ownership.facts import UNREADABLE, NewRecord, Record
 
 ACCEPTED_KEY: Final = b"\xffaccepted"
 
@@ -39,7 +39,7 @@ def read_accepted(record: Record) -> Accepted | None:
     try:
         said = json.loads(record.value)
         return Accepted(int(said["start"]), str(said["token"]))
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 

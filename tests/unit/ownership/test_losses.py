@@ -158,7 +158,14 @@ def test_what_is_let_go_of_is_let_go_of_though_it_has_lost_something() -> None:
     assert node.shards.stages() == {}
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"start":"x","token":""}', b"\xff"])
+STRANGE = [b"", b"[]", b"{}", b"\xff", b"[" * 100_000]
+"""Whoever may write to the topic may have put it there: it is to stop no node, let alone all."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [*STRANGE, b'{"start":"x","token":""}', b'{"start":Infinity,"token":""}', b'{"start":' + b"9" * 5_000 + b"}"],
+)
 def test_a_word_that_nobody_can_read_is_none(value: bytes) -> None:
     key, _, _ = accepted_record(Accepted(1, "t"))
     assert read_accepted(Read(key, value, 0)) is None

@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 
-from muster.coordinator.ownership.facts import KEPT_KEY, Owner, Producer, Read, owner_record
+import pytest
+
+from muster.coordinator.ownership.facts import KEPT_KEY, Owner, Producer, Read, owner_record, read_owner
 from muster.coordinator.ownership.voids import Replay, Seen, Truth
 
 OLD, NEW, OTHER = Producer(7, 0), Producer(7, 1), Producer(9, 0)
 CLIENT = Producer(50, 0)
+
+
+@pytest.mark.parametrize("turn", [b"Infinity", b"NaN", b"[" * 100_000, b'"x"', b"{}", b"9" * 5_000, b"9" * 4_300])
+def test_an_owner_record_that_nobody_can_read_is_none(turn: bytes) -> None:
+    """Whoever may write to the topic may have put it there: it is to stop no node, let alone all."""
+    value = b'{"node":1,"producer_id":7,"epoch":0,"turn":' + turn + b"}"
+    assert read_owner(Read(b"\xffowner 1 7 0", value, 0)) is None
 
 
 class Log:

@@ -25,6 +25,9 @@ NOBODY_KNOWS: Final = frozenset({3, 5, 6, 7, 20, 56})
 """It may be in the log: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND; and what a broker says that leads no more,
 has the partition no more, or lost its disk: of what came too late for it, and of what it had appended before, and the
 next leader may have (Kafka's DelayedProduce)."""
+SURELY_NOT: Final = frozenset({2, 10, 15, 18, 29, 47, 48, 53, 87, 90, 120})
+"""It is not in the log, and never will be. Behind any other code nobody knows that, nor which sequence is the next: a
+broker that had appended it would take another batch of the same numbers for this one."""
 TOO_LARGE: Final = 10
 
 MOST_TRIES: Final = 4
@@ -149,6 +152,8 @@ class ClientWrites:
 
     def _refused(self, write: Write, code: int) -> None:
         self.in_doubt = self.in_doubt or write.unsure
+        if code not in SURELY_NOT:
+            self._sequences.pop(write.client.producer.id, None)
         self._end(write, TOO_LARGE if code in NEVER_FITS else code, -1)
 
     def _end(self, write: Write, code: int, offset: int) -> None:

@@ -225,6 +225,37 @@ def test_e4_what_may_be_in_the_log_is_not_gone_past(code: int) -> None:
     assert node.state == {b"a": b"1", b"b": b"2"}
 
 
+@pytest.mark.parametrize("code", [-1, 134])
+def test_e3_of_a_code_that_nobody_knows_nor_does_anybody_know_the_sequence_behind_it(code: int) -> None:
+    """It went on with the same one: the broker took what came next for the batch that was there, and told that it was
+    written. The client's next transaction committed nothing."""
+    kafka = Kafka()
+    node = served(kafka)
+    is_there_and_answered(kafka, node, code)
+    assert outcomes(node) == [(1, code)]
+    marks(kafka, commits=False)
+    adds(kafka)
+    node.commits(APP, b"a", b"2")
+    node.passes(500)
+    assert outcomes(node) == [(1, code), (2, 0)]
+    marks(kafka)
+    node.passes(500)
+    assert node.state == {b"a": b"2"}
+
+
+@pytest.mark.parametrize("code", [-1, 134])
+def test_e3_nor_whether_it_is_there_which_is_looked_for_when_its_client_comes_again(code: int) -> None:
+    kafka = Kafka()
+    node = served(kafka)
+    is_there_and_answered(kafka, node, code)
+    node.commits(APP, b"a", b"2")
+    assert [unload.why for unload in node.of(fx.Unload)] == [UNKNOWN]
+    marks(kafka)
+    node.passes(1_000)
+    assert node.serves
+    assert node.state == {b"a": b"1"}
+
+
 @pytest.mark.parametrize("code", [47, 48, 90])
 def test_e4_what_was_refused_and_may_be_in_the_log_is_looked_for_there(code: int) -> None:
     kafka = Kafka()

@@ -18,6 +18,7 @@ WRITE: Final = "write"
 READ: Final = "read"
 MEMBER: Final = "member"
 BEAT: Final = "beat"
+LOOK: Final = "look"
 FOLLOW: Final = "follow"
 CLIENTS: Final = tuple(f"clients-{number}" for number in range(4))
 """Purposes. What is written in clients' names has several: each is a request of its own, and a broker begins with the

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.engine.upstream.errors import Refused
-from muster.coordinator.engine.upstream.lines import ASK, BEAT, MEMBER
+from muster.coordinator.engine.upstream.lines import ASK, BEAT, LOOK, MEMBER
 from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -97,7 +97,7 @@ class Membership:
 
     async def shares_anew(self) -> bool:
         """Whether all members have to join again. Raises UpstreamError."""
-        return any(group.group_state == SHARES_ANEW for group in await self._described(BEAT))
+        return any(group.group_state == SHARES_ANEW for group in await self._described(LOOK))
 
     async def _described(self, purpose: str) -> Sequence[Any]:
         request = struct("DescribeGroupsRequest")(groups=[self._group])

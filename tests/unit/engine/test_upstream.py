@@ -385,6 +385,35 @@ def test_a_member_joins_syncs_beats_and_leaves_by_its_instance() -> None:
     run(story, {})
 
 
+def test_a_heartbeat_waits_for_nothing_else_that_a_member_asks() -> None:
+    """A connection's answers come in order. With a look at the group in front of it, it ended with that, too."""
+
+    async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
+        asked, answers = asyncio.Event(), asyncio.Event()
+
+        async def described(request: Any) -> Any:
+            asked.set()
+            await answers.wait()
+            return struct("DescribeGroupsResponse")()
+
+        one.answers |= {
+            "FindCoordinator": lambda request: coordinator(1, one.address),
+            "DescribeGroups": described,
+            "Heartbeat": lambda request: struct("HeartbeatResponse")(),
+        }
+        member = Membership(upstream, "muster.nodes", "node-2", "muster")
+        for look in (member.shares_anew, member.fellows):
+            looking = asyncio.create_task(look())
+            await asked.wait()
+            assert await member.heartbeat("m", 4) == 0
+            assert not looking.done()
+            answers.set()
+            assert not await looking
+            asked.clear(), answers.clear()
+
+    run(story, {})
+
+
 # -- topics ---------------------------------------------------------------------------------------------------------
 
 

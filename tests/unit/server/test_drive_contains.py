@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -16,7 +17,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.server.driver import workers
+from muster.coordinator.server.driver import drive, workers
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from tests.fakes.memory_group_log import MemoryGroupLog
@@ -123,7 +124,7 @@ def test_what_a_thread_completes_is_no_less_its_groups_trouble() -> None:
 
 
 def test_a_thread_that_cannot_be_started_is_a_failed_attempt_of_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures = workers.MAX_THREADS + 1  # none of them keeps its place
+    failures = 2  # none of them keeps the only place
     left = [failures]
 
     class Scarce(Thread):
@@ -134,6 +135,7 @@ def test_a_thread_that_cannot_be_started_is_a_failed_attempt_of_one_group(monkey
             super().start()
 
     monkeypatch.setattr(workers, "Thread", Scarce)
+    monkeypatch.setattr(drive, "Workers", partial(workers.Workers, max_threads=1))
 
     async def story() -> None:
         bench = Bench()

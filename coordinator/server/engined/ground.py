@@ -1,7 +1,7 @@
 """What a node over somebody's Kafka stands on: that Kafka. It has no data directory, and no log to look after."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from muster.coordinator.server.engined.naming import NAMES, sentence_of_names
 from muster.coordinator.server.engined.oddities import tell
 from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
 from muster.coordinator.server.engined.side import KafkaSide
+from muster.coordinator.server.journal.reports import report_contained
 from muster.coordinator.server.node import secured_by
 from muster.coordinator.server.node.ground import Ground
 from muster.coordinator.server.node.lags import Span
@@ -152,15 +153,22 @@ class KafkaUpkeep:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._side.watching.look(self._side.owning, self._conditions, self._side.owning.now_ms())
-            self._side.oddities.look(self._conditions)
-            self._side.look_at_transactions(self._conditions)
-            self._look_at_names()
-            if self._side.rights is not None:
-                self._side.rights.look(self._conditions)
-            if self._side.mirroring is not None:
-                self._side.mirroring.look(self._conditions)
-            self._conditions.current()  # what has run out is told, though nobody asks
+            for look in self._looks():
+                try:
+                    look()
+                except Exception as error:  # the others, and the next time, must not be left undone for good
+                    report_contained("looking what is wrong", error)
+
+    def _looks(self) -> Iterator[Callable[[], object]]:
+        side, conditions = self._side, self._conditions
+        yield lambda: side.watching.look(side.owning, conditions, side.owning.now_ms())
+        yield lambda: side.oddities.look(conditions)
+        yield lambda: side.look_at_transactions(conditions)
+        yield self._look_at_names
+        for part in (side.rights, side.mirroring):
+            if part is not None:
+                yield partial(part.look, conditions)
+        yield conditions.current  # what has run out is told, though nobody asks
 
     def _look_at_names(self) -> None:
         shown = None if self._certificates is None else self._certificates.of("kafka")

@@ -1,0 +1,40 @@
+"""What a node over a Kafka looks at each second: a mistake in one look is not the end of all others."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.config import load_settings
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.server.engined import ground
+from muster.coordinator.server.engined.ground import KafkaUpkeep
+from tests.support.kafka.memory_node import until
+
+
+def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ground, "TICK_S", 0.0)
+    contained: list[BaseException] = []
+    monkeypatch.setattr(ground, "report_contained", lambda what, error: contained.append(error))
+    looked: list[str] = []
+
+    def mistaken(*_: Any) -> None:
+        raise KeyError("a mistake of the program")
+
+    side: Any = SimpleNamespace(
+        owning=SimpleNamespace(now_ms=lambda: 0),
+        watching=SimpleNamespace(look=mistaken),
+        oddities=SimpleNamespace(look=lambda conditions: looked.append("oddities")),
+        look_at_transactions=mistaken,
+        rights=SimpleNamespace(look=lambda conditions: looked.append("rights")),
+        mirroring=None,
+    )
+
+    async def story() -> None:
+        upkeep = KafkaUpkeep(load_settings(None, {"engine": "kafka://b:9092"}), side, Conditions(), None)
+        await until(lambda: looked[:4] == ["oddities", "rights"] * 2)
+        upkeep.stop()
+        assert len(contained) >= 4
+
+    asyncio.run(story())

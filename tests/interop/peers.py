@@ -34,14 +34,14 @@ def java_command(name: str, *arguments: str) -> list[str]:
     return [java, "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments]
 
 
-def streams_command(*arguments: str) -> list[str]:
-    """What runs `java/StreamsWorker.java`."""
+def streams_command(name: str, *arguments: str) -> list[str]:
+    """What runs `java/NAME.java`, an application of Kafka Streams."""
     java, classpath = shutil.which("java"), jars_of(STREAMS_JARS, "kafka-streams")
     if java is None or not classpath:
         pytest.skip(
             "no Kafka Streams: it takes java, and 'mvn dependency:get -Dartifact=org.apache.kafka:kafka-streams:4.1.1'"
         )
-    return [java, "-Xmx256m", "-cp", classpath, str(HERE / "java" / "StreamsWorker.java"), *arguments]
+    return [java, "-Xmx256m", "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments]
 
 
 def kafka_classpath() -> str:

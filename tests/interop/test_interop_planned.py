@@ -194,7 +194,9 @@ def test_a_streams_group_is_left_alone(node: NodeProcess) -> None:
         with Admin(bootstrap_servers=node.address) as admin:
             admin.alter_group_settings(play.group, set={"assignor": "uniform"})
         told = (node.kafka_address, play.group, play.topic)
-        first, second = (play.run(name, streams_command(*told, name)) for name in ("streams-0", "streams-1"))
+        first, second = (
+            play.run(name, streams_command("StreamsWorker", *told, name)) for name in ("streams-0", "streams-1")
+        )
         play.send(50)
         play.until_all_read()
         with Admin(bootstrap_servers=node.address) as admin:

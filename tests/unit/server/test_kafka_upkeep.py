@@ -32,7 +32,7 @@ def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.
     )
 
     async def story() -> None:
-        upkeep = KafkaUpkeep(load_settings(None, {"engine": "kafka://b:9092"}), side, Conditions(), None)
+        upkeep = KafkaUpkeep(load_settings(None, {"engine": "kafka://b:9092"}), side, Conditions(lambda: 0), None)
         await until(lambda: looked[:4] == ["oddities", "rights"] * 2)
         upkeep.stop()
         assert len(contained) >= 4

@@ -25,9 +25,12 @@ class LedDeadlines(Deadlines):
         super().__init__(slots)
         self._authority = authority
 
+    def may_fire(self, slot: Slot) -> bool:
+        return self._authority.may_fire(slot.index)
+
     def fire(self, heard_ms: int, now_ms: int, step: Callable[[Slot, Event, int], None]) -> int:
         def by_leave(slot: Slot, event: Event, now_ms: int) -> None:
-            if self._authority.may_fire(slot.index):
+            if self.may_fire(slot):
                 step(slot, event, now_ms)
             else:
                 assert isinstance(event, TimerFired), "nothing else comes due"
@@ -52,6 +55,8 @@ class LedStepper(Stepper):
     answers: LedAnswers
     tells = LedAnswers
     """What kind of them."""
+    waits = LedDeadlines
+    """The same."""
 
     def __init__(
         self,
@@ -67,7 +72,7 @@ class LedStepper(Stepper):
         super().__init__(log, slots, reports, metrics, written_at_once)
         self._on_orphans = on_orphans
         self.answers = self.tells(metrics, authority, clock_ms)
-        self.deadlines = LedDeadlines(slots, authority)
+        self.deadlines = self.waits(slots, authority)
         self.flushing = LedFlushing(log, authority)
 
     def activate(self, slot: Slot, core: Core, topics: TopicsChanged | None, now_ms: int) -> None:

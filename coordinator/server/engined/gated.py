@@ -20,7 +20,8 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.led.answers import LedAnswers
 from muster.coordinator.runtime.led.authority import Authority
 from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.runtime.led.stepper import LedStepper
+from muster.coordinator.runtime.led.stepper import LedDeadlines, LedStepper
+from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import Notices, Replies, ShardStatus, Slot
@@ -65,11 +66,21 @@ def is_as_before(request: Event | None, reply: Reply) -> bool:
     return isinstance(reply, HeartbeatReply) and not reply.code
 
 
+class GatedDeadlines(LedDeadlines):
+    """While nobody may be judged no timer fires: who is refused unread is not silent."""
+
+    may_judge: Callable[[], bool]
+
+    def may_fire(self, slot: Slot) -> bool:
+        return self.may_judge() and super().may_fire(slot)
+
+
 class GatedStepper(LedStepper):
     """Tells those whose group's record has no room in the log that it is theirs (S3). The shard goes all the same: what
     was decided is in memory, and nowhere else."""
 
     tells = GatedAnswers
+    waits = GatedDeadlines
 
     def _keep(
         self, slot: Slot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
@@ -139,8 +150,13 @@ class GatedEngine(LedEngine):
     ) -> None:
         self._held = {}
         self.doubts: Callable[[], str] = lambda: ""
+        self._doubted_ms: int | None = None
+        """Since when nobody may be judged; None: they may."""
+        self._loaded_ms: dict[int, int] = {}
         self._on_read = on_read
         super().__init__(*args, **kwargs)
+        assert isinstance(self._deadlines, GatedDeadlines), "it was made by `steps`"
+        self._deadlines.may_judge = lambda: not self._in_doubt()
 
     def flush_job(self) -> None:
         """A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
@@ -201,12 +217,41 @@ class GatedEngine(LedEngine):
         said = newcomers.said_of(slot.index, event.group_id) or BUSY
         return refusal_reply(event, said.code, said.message) if said.code else None
 
+    def loaded(self, job: LoadJob, now_ms: int) -> None:
+        self._loaded_ms[job.shard] = now_ms
+        super().loaded(job, now_ms)
+
+    def late(self, now_ms: int) -> bool:
+        """See `LedEngine.late`. It is looked whether rights are known, too."""
+        if self.doubts():
+            self._doubted_ms = now_ms if self._doubted_ms is None else self._doubted_ms
+        elif self._doubted_ms is not None:
+            self._judges_again(self._doubted_ms, now_ms)
+            super().late(now_ms)
+            return True
+        return super().late(now_ms)
+
+    def _judges_again(self, doubted_ms: int, now_ms: int) -> None:
+        """Deadlines come later by as long as rights were not known: who was refused unread could not be heard."""
+        self._doubted_ms = None
+        for slot in self._slots:
+            if slot.status is ShardStatus.ACTIVE:
+                self.moved(slot.index, now_ms - max(doubted_ms, self._loaded_ms.get(slot.index, 0)), now_ms)
+            self.opened(slot.index, now_ms)
+
+    def _in_doubt(self) -> bool:
+        """Whether nobody may be judged, or it has not been seen to yet that they may again."""
+        if self._doubted_ms is None and self.doubts():
+            self._doubted_ms = self._turned_ms
+        return self._doubted_ms is not None
+
     def beat(self, *args: Any, **given: Any) -> bool:
         """As its base; refused like all else while rights are not known."""
         return not self.doubts() and super().beat(*args, **given)
 
     def _refusal(self, slot: Slot, event: Any) -> Reply | None:
         if (why := self.doubts()) and not isinstance(event, TxnWriteOver):  # which no client asks
+            self._in_doubt()
             return refusal_reply(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         if not self._authority.takes(slot.index):
             return refusal_reply(event, ErrorCode.NOT_COORDINATOR, MOVES)

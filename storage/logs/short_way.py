@@ -135,6 +135,8 @@ class ShortWay:
             most_bytes, most_records = min(most_bytes, AT_ONCE_BYTES), AT_ONCE_RECORDS
         buffers: list[Buffer] = []
         done: list[Appended] = []
+        marks: list[tuple[int, int]] = []
+        due, interval, most_marks = active.index_due, active.interval, log.most_entries - active.entries
         for batches in arrived[:MOST_AT_ONCE]:
             size = len(batches)
             if size < HEADER_SIZE or size > most_bytes or end + size > self._room:
@@ -165,6 +167,9 @@ class ShortWay:
             done.append(_made(Appended, (first, last, -1, log_start)))
             if timestamp > top:
                 top, top_offset = timestamp, last
+            if end > due and len(marks) < most_marks:
+                marks.append((last, end))
+                due = end + interval
             end += size
             first = last + 1
         if done:
@@ -173,7 +178,7 @@ class ShortWay:
                 file.write(buffers, end - start, start)
             except OSError as error:
                 raise reshape.write_failed(log, active, error, end - start) from error
-            active.note(first - 1, top, end - start, top_offset, done[0].last_offset)
+            active.note_row(first - 1, top, top_offset, end - start, marks)
             log.note_end(first, now_ms)
         return done
 

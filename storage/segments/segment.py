@@ -8,6 +8,7 @@ Bytes that this process did not write itself are checked the first time they are
 import os
 import struct
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -114,31 +115,37 @@ class Segment:
         self._index = OffsetIndex()
         self._times = TimeIndex()
 
-    def note(
-        self, last_offset: int, max_timestamp: int, size: int, youngest: int | None = None, first: int | None = None
-    ) -> None:
-        """Take into account what was just written at the end: one batch, or several with one entry in the indexes.
+    def note(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Take into account a batch that was just written at the end."""
+        marks = ((last_offset, self.size),) if self.size > self.index_due else ()
+        self.note_row(last_offset, max_timestamp, last_offset, size, marks)
 
-        Of several, `youngest` is the last offset of the batch with the largest timestamp, `first` that of the first.
+    def note_row(
+        self, last_offset: int, max_timestamp: int, youngest: int, size: int, marks: Sequence[tuple[int, int]]
+    ) -> None:
+        """The same of several batches, `size` bytes together. `youngest`: the last offset of the one with the largest
+        timestamp. `marks`: the last offset and the position of those that get an entry in the index: the first behind
+        `index_due`, and then the first that lies more than `interval` bytes behind the one before.
         """
-        position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset if youngest is None else youngest
-        if not position:
+            self.max_timestamp_offset = youngest
+        if not self.size:
             self.first_timestamp = max_timestamp
         # Readers ask for the size, then for the next offset: the offset moves first. What the index names comes last.
         self.next_offset = last_offset + 1
-        self.size = position + size
-        if position > self.index_due:
-            self.index_due = position + self.interval
-            index, times = self._index, self._times
-            assert index is not None
-            assert times is not None
-            index.append((last_offset if first is None else first) - self.base_offset, position)
-            if self.max_timestamp > times.latest:
-                times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-            self.entries += 1
+        self.size += size
+        if not marks:
+            return
+        index, times, base = self._index, self._times, self.base_offset
+        assert index is not None
+        assert times is not None
+        for offset, position in marks:
+            index.append(offset - base, position)
+        self.index_due = marks[-1][1] + self.interval
+        if self.max_timestamp > times.latest:
+            times.append(self.max_timestamp, self.max_timestamp_offset - base)
+        self.entries += len(marks)
 
     def seal(self, snapshot_crc: int, suffix: str = "", *, sync: bool = True) -> Summary:
         """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""

@@ -3,10 +3,13 @@
 from collections import Counter
 from itertools import chain, pairwise
 
-from muster.coordinator.cluster.facts import OFFSETS, State, Topic, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE, token
+from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, State, Topic, TopicPartition, halves
 from tests.sim.cluster.clients import Promises
+from tests.sim.cluster.disk import HASTY
+from tests.sim.cluster.elections import Costs, Elections, copied
 from tests.sim.cluster.node import SimNode
-from tests.sim.cluster.seat import DELETED, TOPICS, state_path
+from tests.sim.cluster.watching import DELETED, TOPICS, state_path
 from tests.sim.cluster.zookeeper import Ensemble
 from tests.sim.world import World
 
@@ -17,8 +20,12 @@ DEEP_EVERY = 250
 class Checkers:
     """`look` after each event; `end` when all is quiet."""
 
-    def __init__(self, world: World, ensemble: Ensemble, nodes: list[SimNode], promises: Promises) -> None:
+    def __init__(
+        self, world: World, ensemble: Ensemble, nodes: list[SimNode], promises: Promises, *, unclean: bool = False
+    ) -> None:
+        """unclean: records may be lost by elections of any unit, not only of those that are flushed loosely."""
         self.world = world
+        self.unclean = unclean
         self.ensemble = ensemble
         self.nodes = nodes
         self.promises = promises
@@ -28,6 +35,8 @@ class Checkers:
         """How far leaders have shown a log to be committed."""
         self.written_ms = 0
         """When a state was written last."""
+        self.elections = Elections(world)
+        self.costs = Costs(world, promises)
         self._zxid = 0
         self._states: dict[str, State] = {}
         self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
@@ -54,6 +63,7 @@ class Checkers:
                     self._leaders(node)
                     self._deletions(node)
                     self._shards(node)
+                    self.costs.look(node)
         if self._twice:
             self._one_lease()
         self._looks += 1
@@ -88,6 +98,7 @@ class Checkers:
                         self._states.pop(path, None)
                     else:
                         self._state(path, znode.data, znode.version)
+            self.elections.written(changed)
 
     def _state(self, path: str, state: State, version: int) -> None:
         before = self._states.get(path)
@@ -108,29 +119,45 @@ class Checkers:
             self._violated("EpochsRise", f"{place}: {before} was followed by {state}")
         if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
             self._violated("EpochsRise", f"{place}: another leader in the same epoch: {before}, {state}")
-        if state.unclean_epoch > before.unclean_epoch and topic is not None:
-            self.world.census["unclean election"] += 1
-            self.promises.unclean |= {(half, topic.topic_id) for half in halves(unit_of(place))}
+        self.elections.followed(place, before, state)
         if topic is not None:
+            if state.unclean_epoch > before.unclean_epoch:
+                self._unclean(place, topic, state)
             self._members_have_all(place, topic, state)
+
+    def _unclean(self, place: TopicPartition, topic: Topic, state: State) -> None:
+        self.world.census["unclean election"] += 1
+        if place.topic != HASTY and not self.unclean:
+            self._violated("AckedNeverLost", f"{place}: an unclean election that nobody allowed: {state}")
+        self.promises.unclean.setdefault((place, topic.topic_id), {})[state.unclean_epoch] = None
+        self.frontier[place, topic.topic_id] = 0
+
+    def _counts(self, member: int, place: TopicPartition, state: State) -> bool:
+        """Whether what lies on a node's disk is what the state speaks of: not where it is a new one, or has lost power
+        with records in memory since it was in sync."""
+        node, known = self._node(member), state.directories.get(member)
+        if known is None:
+            return True
+        mine = token(node.registration(), loose=place.topic == HASTY)
+        return known == mine or (mine == node.disk.directory and known.partition(UNCLEAN_LIFE)[0] == mine)
 
     def _members_have_all(self, place: TopicPartition, topic: Topic, state: State) -> None:
         """6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
         key = (place, topic.topic_id)
         frontier = self.frontier.get(key, 0)
-        if key in self.promises.unclean or self._is_going(place.topic):
+        if self._is_going(place.topic):
             return
         for member in (*state.isr, *state.elr):
-            node = self._node(member)
-            held = node.disk.models.get(place)
-            if state.directories.get(member, node.disk.directory) != node.disk.directory:
+            disk = self._node(member).disk
+            held = disk.models.get(place)
+            if not self._counts(member, place, state):
                 continue
             if held is None or held[0] != topic.topic_id:
                 if frontier > 0:
                     self._violated("IsrHasAll", f"{place}: {member} has no copy; {frontier} is committed; {state}")
-            elif held[1].kept_end < frontier:
+            elif disk.kept(place) < frontier:
                 self._violated(
-                    "IsrHasAll", f"{place}: {member} keeps {held[1].kept_end}, {frontier} is committed; {state}"
+                    "IsrHasAll", f"{place}: {member} keeps {disk.kept(place)}, {frontier} is committed; {state}"
                 )
 
     # 1, 2, 4, 5: leaders.
@@ -142,6 +169,7 @@ class Checkers:
             if key not in self._led:
                 self._led[key] = node.id
                 self.world.census["led"] += 1
+                self._begins(node, unit, leader.epoch)
                 self._has_all(node, unit, f"leads in epoch {leader.epoch}")
             elif self._led[key] != node.id:
                 self._violated("OneLeader", f"{unit} epoch {leader.epoch}: {self._led[key]} and {node.id}")
@@ -152,29 +180,38 @@ class Checkers:
                     self._violated("WatermarkRises", f"{place}: {before}, then {half.high_watermark} at {node.name}")
                 if half.high_watermark > before:
                     self._shown[shown] = half.high_watermark
+                    log = (place, node.replicas.led[place].topic_id)
+                    if leader.epoch < max(self.promises.unclean.get(log, ()), default=NO_EPOCH):
+                        continue  # what it shows may be lost by now
                     if before >= 0:
                         self._below_ends(node, place, led.topic_id, half.high_watermark, leader.isr)
-                    log = (place, node.replicas.led[place].topic_id)
                     self.frontier[log] = max(self.frontier.get(log, 0), half.high_watermark)
+
+    def _begins(self, node: SimNode, unit: TopicPartition, epoch: int) -> None:
+        """What the first leader after an unclean election has is what is left."""
+        for place in halves(unit):
+            if (led := node.replicas.led.get(place)) is None:
+                continue
+            for elected, had in self.promises.unclean.get((place, led.topic_id), {}).items():
+                if elected <= epoch and had is None:
+                    left = copied(node.disk.models[place][1])
+                    self.promises.unclean[place, led.topic_id][elected] = left
 
     def _below_ends(self, node: SimNode, place: TopicPartition, topic_id: bytes, to: int, isr: tuple[int, ...]) -> None:
         """5: at the moment it moves, every member of the committed in-sync set keeps all below."""
         znode = self.ensemble.committed.nodes.get(state_path(place))
-        if znode is None or topic_id in self.gone or (place, topic_id) in self.promises.unclean:
+        if znode is None or topic_id in self.gone:
             return
         if self._is_going(place.topic):
             return  # a follower that has heard of it has no copy any more, and a leader that has not may have its word
         state: State = znode.data
         for member in isr:
             disk = self._node(member).disk
-            if state.directories.get(member, disk.directory) != disk.directory:
+            if not self._counts(member, place, state):
                 continue
-            held = disk.models.get(place)
-            if held is None or held[1].kept_end < to:
-                self._violated(
-                    "WatermarkBelowEnds",
-                    f"{place}: {to} at {node.name}, but {member} keeps {held and held[1].kept_end}",
-                )
+            kept = disk.kept(place) if place in disk.models else None
+            if kept is None or kept < to:
+                self._violated("WatermarkBelowEnds", f"{place}: {to} at {node.name}, but {member} keeps {kept}")
 
     def _has_all(self, node: SimNode, unit: TopicPartition, when: str) -> None:
         """1: what was acknowledged is in the log of every later leader."""
@@ -184,13 +221,13 @@ class Checkers:
                 continue
             key = (place, led.topic_id)
             model = node.disk.models[place][1]
-            if key in self.promises.unclean:
-                continue
             for promised, kind in ((self.promises.acked, "acknowledged"), (self.promises.read, "read")):
                 for offset, (value, epoch) in promised.get(key, {}).items():
                     if offset < model.start or epoch > led.leader.epoch:
                         continue  # who wakes up as a leader of long ago need not have what came later
                     entry = model.records[offset - model.start] if offset < model.end else None
+                    if self.promises.is_lost(key, offset, value, epoch, led.leader.epoch):
+                        continue
                     if entry is None or (entry.value if kind == "acknowledged" else entry) != value:
                         self._violated(
                             "AckedNeverLost",

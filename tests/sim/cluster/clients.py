@@ -5,7 +5,7 @@ from typing import Any
 
 from muster.coordinator.cluster.facts import NOBODY, TopicPartition
 from muster.coordinator.errors import ErrorCode
-from tests.sim.cluster.logs import Entry
+from tests.sim.cluster.logs import Entry, LogModel
 from tests.sim.cluster.network import Broken, Host, Network
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.process.messages import Consume, Consumed, Produce, Produced
@@ -22,8 +22,22 @@ class Promises:
 
     acked: dict[Log, dict[int, tuple[object, int]]] = field(default_factory=dict)
     read: dict[Log, dict[int, tuple[Entry, int]]] = field(default_factory=dict)
-    unclean: set[Log] = field(default_factory=set)
-    """Logs that an unclean election has made lose what it counted: nothing is promised of them any more."""
+    unclean: dict[Log, dict[int, LogModel | None]] = field(default_factory=dict)
+    """By log and the leader epoch that an unclean election began, what the first one had who led by it; None until
+    somebody does. What was promised before, and is not in there, is lost by it; nothing else is."""
+
+    def is_lost(self, log: Log, offset: int, value: object, epoch: int, later: int) -> bool:
+        """Whether who leads in the epoch `later` need not have what was promised in `epoch`: an entry, or its value."""
+        for elected, had in self.unclean.get(log, {}).items():
+            if epoch < elected <= later and had is not None:
+                entry = had.at(offset)
+                if entry is None or (entry if isinstance(value, Entry) else entry.value) != value:
+                    return True
+        return False
+
+    def is_parted(self, log: Log, one: int, other: int) -> bool:
+        """Whether there was an unclean election between two leader epochs."""
+        return any(min(one, other) < each <= max(one, other) for each in self.unclean.get(log, {}))
 
 
 class Asker:
@@ -126,13 +140,8 @@ class Reader(Asker):
         def fetched(outcome: Any) -> None:
             wait_ms = 150
             if isinstance(outcome, Consumed) and outcome.code == ErrorCode.NONE:
-                seen = self.promises.read.setdefault((self.place, topic_id), {})
                 for offset, entry in enumerate(outcome.values, outcome.offset):
-                    before, _ = seen.setdefault(offset, (entry, outcome.epoch))
-                    if before != entry and (self.place, topic_id) not in self.promises.unclean:
-                        self.world.violated(
-                            "CommittedStays", f"{self.place} {offset}: {before} was read first, then {entry}"
-                        )
+                    self._shown((self.place, topic_id), offset, entry, outcome.epoch)
                 self.offset = outcome.offset + len(outcome.values)
                 if not outcome.values and self.world.chance(0.3):
                     self.offset = 0
@@ -143,3 +152,13 @@ class Reader(Asker):
 
         ask = Consume(self.place, topic_id, self.offset)
         self.network.ask(self.name, leader, ask, fetched, patience_ms=2_000, by=self.name)
+
+    def _shown(self, log: Log, offset: int, entry: Entry, epoch: int) -> None:
+        seen = self.promises.read.setdefault(log, {})
+        before, told = seen.setdefault(offset, (entry, epoch))
+        if before == entry:
+            return
+        if not self.promises.is_parted(log, told, epoch):
+            self.world.violated("CommittedStays", f"{self.place} {offset}: {before} was read first, then {entry}")
+        elif epoch > told:
+            seen[offset] = entry, epoch

@@ -3,10 +3,23 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records
 from tests.sim.cluster.logs import Entry, LogModel
+
+HASTY = "hasty"
+"""A topic that acknowledges before it flushes (`flush.messages` above 1): what it has is flushed every now and then."""
+
+
+class Given(NamedTuple):
+    """Records that a copy gave up, by a cut or because it began anew: what lay from that offset on."""
+
+    place: TopicPartition
+    topic_id: bytes
+    at: int
+    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +52,7 @@ class SimLog:
 
     @property
     def kept(self) -> int:
-        return self.model.kept_end
+        return self._disk.kept(self.place)
 
     @property
     def last_epoch(self) -> int:
@@ -74,13 +87,13 @@ class SimLog:
 
     def cut(self, to: int) -> None:
         self._look()
-        self._disk.cuts.append((self.place, to, self.model.end, self.high_watermark))
+        self._disk.gives(self.place, to)
         self.model.cut(to)
         self.high_watermark = min(self.high_watermark, self.model.end)
 
     def begin(self, at: int) -> None:
         self._look()
-        self._disk.cuts.append((self.place, at, self.model.end, self.high_watermark))
+        self._disk.gives(self.place, at)
         self.model.begin_at(at)
         self.high_watermark = at
 
@@ -95,6 +108,8 @@ class SimLog:
     def flush(self, end: int) -> None:
         """What had been written up to `end` when the flush began is kept."""
         self._look()
+        if self.place.topic == HASTY:
+            return
         self.model.kept_end = max(self.model.kept_end, min(end, self.model.end))
 
     def _look(self) -> None:
@@ -111,9 +126,23 @@ class Disk:
     failing: set[TopicPartition] = field(default_factory=set)
     room: int = 1 << 40
     """Bytes that it takes yet, for who asks; nothing is refused."""
-    cuts: list[tuple[TopicPartition, int, int, int]] = field(default_factory=list)
+    unclean: bool = False
+    """It lost power while it had a log that acknowledges before it flushes, and the cluster does not reckon with that
+    yet (Z4). It is written there, beside the directory's id."""
+    given: list[Given] = field(default_factory=list)
     deleted: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     logs: dict[TopicPartition, SimLog] = field(default_factory=dict)
+
+    def kept(self, place: TopicPartition) -> int:
+        """How far a log counts: as far as it is flushed, or, where that is not waited for, to its end."""
+        model = self.models[place][1]
+        return model.end if place.topic == HASTY else model.kept_end
+
+    def gives(self, place: TopicPartition, at: int) -> None:
+        topic_id, model = self.models[place]
+        at = max(at, model.start)
+        if at < model.end:
+            self.given.append(Given(place, topic_id, at, tuple(model.read(at, model.end - at))))
 
     def held(self) -> Iterable[tuple[TopicPartition, bytes]]:
         return [(place, topic_id) for place, (topic_id, _) in self.models.items()]
@@ -156,8 +185,10 @@ class Disk:
             self.deleted.append((place, topic_id))
 
     def checkpoint(self) -> None:
-        """The high watermarks are written down."""
+        """The high watermarks are written down; and nothing lies in memory for longer than that."""
         for log in self.logs.values():
+            if log.place.topic == HASTY:
+                log.model.flush()
             log.model.checkpointed_high_watermark = log.high_watermark
 
     def killed(self) -> None:
@@ -169,5 +200,6 @@ class Disk:
     def lost_power(self, rng: Random) -> None:
         """What was not flushed is gone, but for a part that happened to be written; the rest is torn off."""
         self.logs.clear()
+        self.unclean = self.unclean or any(place.topic == HASTY for place in self.models)
         for _, model in self.models.values():
             model.lose_power(rng.randint(0, 3))

@@ -6,20 +6,27 @@ schedules meet more in a second than this world in a minute.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 from muster.coordinator.cluster.controller import events
 from muster.coordinator.cluster.controller.nodes import Nodes
+from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.controller.tasks.moves import Moves
+from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.facts import NOBODY
 from muster.coordinator.cluster.leader import Leader
+from muster.coordinator.cluster.replicas.copying import Fetcher
 from muster.coordinator.cluster.replicas.shelf import Shelf
 from muster.coordinator.runtime.led.answers import LedAnswers
+from tests.sim.cluster import node as simulated
 from tests.sim.cluster.seat import Seat
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
 
-def instead(owner: type, name: str, make: Callable[[Any], Any]) -> Mutant:
+def instead(owner: type | ModuleType, name: str, make: Callable[[Any], Any]) -> Mutant:
     """`make` is given what is there."""
     return lambda: patch.object(owner, name, make(getattr(owner, name)))
 
@@ -75,6 +82,39 @@ def tells_at_once(honest: Any) -> Any:
     return tell
 
 
+def ignores_lost_power(honest: Any) -> Any:
+    def standing(self: Nodes, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+        return honest(self, unit, replicas, directories, **{**rest, "loose": False})
+
+    return standing
+
+
+def forgets_at_once(honest: Any) -> Any:
+    return lambda node, image, is_loose: True
+
+
+def counts_no_cost(honest: Any) -> Any:
+    return lambda self, copy, to: None
+
+
+def leaves_what_was_asked(honest: Any) -> Any:
+    return lambda self, marker, name="": None
+
+
+def elects_one_half(honest: Any) -> Any:
+    def put(self: Draft, unit: Any, before: Any, decided: Any, second: int) -> None:
+        others = len(self.operations)
+        honest(self, unit, before, decided, second)
+        if before is not None and before.leader not in (NOBODY, decided.leader):
+            del self.operations[others + 1 :]
+
+    return put
+
+
+def never_ends_a_step(honest: Any) -> Any:
+    return lambda self, node, sequence: None
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(Nodes, "standing", ignores_directories),
@@ -82,4 +122,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
     "delete what the image does not name": instead(Shelf, "forgotten", deletes_what_is_not_named),
     "answers before they are committed": instead(LedAnswers, "tell", tells_at_once),
+    "loss of power ignored": instead(Nodes, "standing", ignores_lost_power),
+    "loss of power forgotten at once": instead(simulated, "is_reckoned_with", forgets_at_once),
+    "cost of an unclean election not counted": instead(Fetcher, "_undo", counts_no_cost),
+    "what was asked for is not taken away": instead(Reign, "remove", leaves_what_was_asked),
+    "one half of a shard elected": instead(Draft, "put", elects_one_half),
+    "handover never ends": instead(Moves, "applied", never_ends_a_step),
 }

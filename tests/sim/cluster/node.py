@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.cluster.controller import effects, events
+from muster.coordinator.cluster.controller.nodes import is_reckoned_with
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, TopicPartition
 from muster.coordinator.cluster.image import Image
 from muster.coordinator.cluster.lease import lease_of
+from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.coordinator import Answered, SimGroups
@@ -50,7 +52,8 @@ class SimNode:
         self.groups: SimGroups | None = None
         self._make_disk = make_disk
         self.disk = make_disk(self._new_directory())
-        self.unclean = False
+        self.undone: list[Undone] = []
+        """What unclean elections have cost its copies, as it told the ledger."""
         self.life = 0
         self.alive = False
         self.frozen = False
@@ -95,6 +98,7 @@ class SimNode:
     def kill(self, *, power: bool = False) -> None:
         self.alive = False
         self.life += 1
+        self.epoch = NO_EPOCH
         self.network.died(self.name)
         if power:
             self.disk.lost_power(self.world.rng)
@@ -158,13 +162,20 @@ class SimNode:
 
     def registration(self) -> Node:
         doors = (Endpoint("REPLICATION", self.name, 1),)
-        return Node(self.id, 0, self.disk.directory, self.unclean, doors, rack=None)
+        return Node(self.id, self.epoch, self.disk.directory, self.disk.unclean, doors, rack=None)
 
     def registered(self, epoch: int) -> None:
         self.epoch = epoch
         self.replicas.registered(epoch)
         self.trace(f"{self.name} is registered, epoch {epoch}")
         self.rounds.poll()
+
+    def look_at_its_mark(self) -> None:
+        """Its image is another. Where the cluster reckons with what this node lost with its power, its next life is
+        like any other's (as `server.clustered.lost_power`)."""
+        if self.disk.unclean and is_reckoned_with(self.registration(), self.image, self.settings.loose_of):
+            self.disk.unclean = False
+            self.world.census["losses of power reckoned with"] += 1
 
     def noted(self, note: effects.Note) -> None:
         self.notes.append(note)

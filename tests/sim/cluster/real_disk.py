@@ -96,14 +96,14 @@ class RealLog(SimLog):
 
     def cut(self, to: int) -> None:
         self._look()
-        self._disk.cuts.append((self.place, to, self.end, self.high_watermark))
+        self._disk.gives(self.place, to)
         self.stored.cut(to)
         self.model.cut(to)
         self._is_like_its_model()
 
     def begin(self, at: int) -> None:
         self._look()
-        self._disk.cuts.append((self.place, at, self.end, self.high_watermark))
+        self._disk.gives(self.place, at)
         self.stored.begin(at)
         self.model.begin_at(at)
         self._is_like_its_model()

@@ -5,18 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
-from tests.sim.cluster.disk import Disk
+from tests.sim.cluster.disk import HASTY, Disk
+from tests.sim.cluster.elector import Elector
 from tests.sim.cluster.groups.checkers import Stale
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
 from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.process.rounds import LAG_MS
 from tests.sim.cluster.real_disk import RealDisk
-from tests.sim.cluster.seat import DELETED, DRAINED, RETRY_MS, TOPICS
+from tests.sim.cluster.watching import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
 from tests.sim.world import START_MS, Violated, World
 
@@ -36,9 +38,13 @@ class Weather:
     nodes: int = 3
     kinds: tuple[str, ...] = (
         "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
-        "slow", "lossy", "broken log", "delete topic", "settings", "all power", "drain",
+        "slow", "lossy", "broken log", "delete topic", "settings", "all power", "drain", "elect", "elect",
     )  # fmt: skip
     unclean: bool = False
+    asked: bool = False
+    """Unclean elections are asked for by operators, and not set."""
+    hasty: bool = False
+    """There is a topic that acknowledges before it flushes."""
     groups: int = 0
     """So many, with members; 0: records are written to the shards' logs as to any."""
     real: bool = False
@@ -63,7 +69,10 @@ class Run:
         self.network = Network(self.world, slow_ms=self.world.between(2, 20))
         self.ensemble = Ensemble(self.world, self.network, SESSION_MS)
         settings = Settings(
-            offsets_partitions=2, imbalance_check_ms=8_000, shutdown_wait_ms=500, unclean_election=weather.unclean
+            offsets_partitions=2,
+            imbalance_check_ms=8_000,
+            shutdown_wait_ms=500,
+            unclean_election=weather.unclean and not weather.asked,
         )
         ids = range(1, weather.nodes + 1)
         self.promises = Promises()
@@ -72,7 +81,7 @@ class Run:
         disk = RealDisk if weather.real else Disk
         self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk) for each in ids]
         self.book = Book()
-        self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises)
+        self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises, unclean=weather.unclean)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
         self.topics = 0
@@ -80,12 +89,15 @@ class Run:
         """Nodes whose new disk is not known to hold everything again."""
         self.network.add(Host("operator", lambda asker, request, reply: None, lambda: True))
         self.operator = Client(self.ensemble, self.network, "operator", lambda what: None, lambda do: do())
+        self.elector = Elector(self.world, self.ensemble, self.nodes, self.operator)
 
     def go(self) -> None:
         self.operator.start()
         for node in self.nodes:
             node.start()
         self.world.at(START_MS + 500, lambda: self._make_topic("orders", self.world.between(1, 3)))
+        if self.weather.hasty:
+            self.world.at(START_MS + 600, lambda: self._make_topic(HASTY, 1))
         if self.weather.groups:
             self._make_groups()
         else:
@@ -101,6 +113,8 @@ class Run:
         self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS + 4_000, self.checkers.look)
         self._hear_of_the_last_move()
         self._is_well()
+        self.elector.end()
+        self.checkers.elections.end(self.ensemble.committed, self.nodes)
         self._groups_are_well()
         self.checkers.end()
         if self.world.violations:
@@ -127,7 +141,8 @@ class Run:
         rng = self.world.rng
         ids = [node.id for node in self.nodes]
         made = tuple(Assignment(tuple(rng.sample(ids, 3))) for _ in range(partitions))
-        topic = Topic(name, rng.randbytes(16), made, {"min.insync.replicas": "2"})
+        configs = {"min.insync.replicas": "2"} | ({"flush.messages": "1000"} if name == HASTY else {})
+        topic = Topic(name, rng.randbytes(16), made, configs)
 
         def written(outcome: object) -> None:
             if isinstance(outcome, Exception):
@@ -223,7 +238,8 @@ class Run:
                     continue
                 for node_id, directory in self.new_disks.items():
                     assigned = node_id in topic.data.partitions[number].replicas
-                    if assigned and (node_id not in state.isr or state.directories.get(node_id) != directory):
+                    known = state.directories.get(node_id, "").partition(UNCLEAN_LIFE)[0]
+                    if assigned and (node_id not in state.isr or known != directory):
                         return True
         self.new_disks.clear()
         return False
@@ -249,7 +265,9 @@ class Run:
         node = self.any_node()
         if node is None or not node.disk.models or self.new_disks or any(each.disk.failing for each in self.nodes):
             return
-        place = self.world.rng.choice(sorted(node.disk.models))
+        if not (places := [place for place in sorted(node.disk.models) if place.topic != HASTY]):
+            return
+        place = self.world.rng.choice(places)
         self.world.census["broken log"] += 1
         self.world.trace(f"{node.name}: {place} cannot be written any more")
         node.disk.failing.add(place)
@@ -307,6 +325,9 @@ class Run:
                 self.world.after(RETRY_MS, lambda: self._undrain(node))
 
         self.operator.multi([Delete(f"{DRAINED}/{node.id}")], ended)
+
+    def elect(self) -> None:
+        self.elector.ask(unclean=self.weather.asked)
 
     # The end.
 
@@ -387,6 +408,7 @@ FAULTS: dict[str, Callable[[Run], None]] = {
     "settings": Run.change_settings,
     "all power": Run.all_power,
     "drain": Run.drain,
+    "elect": Run.elect,
 }
 
 

@@ -8,11 +8,23 @@ from typing import Any, Protocol
 
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.controller.effects import Effect
-from muster.coordinator.cluster.controller.events import ClusterVersion, Event
+from muster.coordinator.cluster.controller.events import Event
 from muster.coordinator.cluster.controller.machine import Controller
 from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, Node, Topic
 from muster.coordinator.cluster.image import NOTHING, Image, Known
+from tests.sim.cluster.watching import (
+    CONTROLLER,
+    DELETED,
+    EPOCH,
+    IDS,
+    RETRY_MS,
+    TOPICS,
+    VERSION,
+    Watching,
+    as_version,
+    state_path,
+)
 from tests.sim.cluster.zookeeper import (
     BadVersion,
     Check,
@@ -25,15 +37,6 @@ from tests.sim.cluster.zookeeper import (
     Put,
     Znode,
 )
-
-IDS, TOPICS, CONTROLLER, EPOCH = "/brokers/ids", "/brokers/topics", "/controller", "/controller_epoch"
-VERSION, DELETED = "/muster/cluster/version", "/admin/delete_topics"
-DRAINED = "/muster/cluster/drained"
-RETRY_MS = 100
-
-
-def state_path(place: TopicPartition) -> str:
-    return f"{TOPICS}/{place.topic}/partitions/{place.partition}/state"
 
 
 class Performer(Protocol):
@@ -71,9 +74,10 @@ class Seat:
         self._zookeeper = zookeeper
         self._settings = settings
         self.machine: Controller | None = None
+        self._watching = Watching(self, node, zookeeper)
         self.controller: int | None = None
         """Who holds `/controller`, as last seen."""
-        self._reign = 0
+        self.reign = 0
         self._proved_ms = 0
         self._wake = 0
         self._reigning = False
@@ -85,10 +89,7 @@ class Seat:
         if what == "connected":
             self._register()
             self._look()
-            self._watch_nodes()
-            self._watch_drained()
-            self._watch_topics()
-            self._watch_deleted()
+            self._watching.begin()
         elif what == "lost":
             self._resign()
 
@@ -100,31 +101,31 @@ class Seat:
             if isinstance(outcome, NodeExists):
                 self._zookeeper.get(path, seen)
             elif isinstance(outcome, Exception):
-                self._again(self._register)
+                self.again(self._register)
             else:
                 self._node.registered(outcome[0].czxid)
 
         def seen(found: Any) -> None:
             if isinstance(found, Exception) or found is None:
-                self._again(self._register)
+                self.again(self._register)
             elif found.owner == self._zookeeper.session:
                 self._node.registered(found.czxid)
             elif found.data.directory == mine.directory:
                 # Z3: this node holds the lock of its directory, so that was its own former life.
-                self._zookeeper.multi([Delete(path)], lambda _: self._again(self._register))
+                self._zookeeper.multi([Delete(path)], lambda _: self.again(self._register))
             else:
                 # Its former disk's registration: the process ends with exit code 5, and whoever looks after it starts
                 # it again.
-                self._again(self._register)
+                self.again(self._register)
 
         self._zookeeper.multi([Create(path, mine, ephemeral=True)], made)
 
     def register_anew(self) -> None:
         """This node was told that its registration counts no more."""
         path = f"{IDS}/{self._node.id}"
-        self._zookeeper.multi([Delete(path)], lambda _: self._again(self._register))
+        self._zookeeper.multi([Delete(path)], lambda _: self.again(self._register))
 
-    def _again(self, action: Callable[[], None]) -> None:
+    def again(self, action: Callable[[], None]) -> None:
         session = self._zookeeper.session
 
         def once_more() -> None:
@@ -143,19 +144,19 @@ class Seat:
 
     def _looked(self, found: Any) -> None:
         if isinstance(found, Exception):
-            self._again(self._look)
+            self.again(self._look)
         elif found is None:
             self.controller = None
             self._zookeeper.get(EPOCH, self._stand)
         elif found.owner == self._zookeeper.session and not self._reigning:
             # Ours, though the answer was lost; or this node resigned, for it could not prove it. Begin a reign anew.
-            self._zookeeper.multi([Delete(CONTROLLER)], lambda _: self._again(self._look))
+            self._zookeeper.multi([Delete(CONTROLLER)], lambda _: self.again(self._look))
         else:
             self.controller = found.data
 
     def _stand(self, found: Any, depose: bool = False) -> None:
         if isinstance(found, Exception):
-            self._again(self._look)
+            self.again(self._look)
             return
         sent_ms = self._node.now()
         epoch = 1 if found is None else found.data + 1
@@ -167,7 +168,7 @@ class Seat:
 
         def taken(outcome: Any) -> None:
             if isinstance(outcome, Exception):
-                self._again(self._look)
+                self.again(self._look)
             else:
                 self._elected(epoch, outcome[0].version, sent_ms)
 
@@ -184,15 +185,15 @@ class Seat:
 
     def _elected(self, epoch: int, epoch_version: int, sent_ms: int) -> None:
         self._resign()
-        self._reign += 1
+        self.reign += 1
         self._reigning = True
-        reign = self._reign
+        reign = self.reign
         self.controller = self._node.id
         self._proved_ms = sent_ms
         self._node.trace(f"n{self._node.id} is elected, epoch {epoch}")
 
         def read(found: Any) -> None:
-            if reign != self._reign:
+            if reign != self.reign:
                 return
             if isinstance(found, Exception):
                 self._node.later(RETRY_MS, lambda: self._zookeeper.sync(synced))
@@ -201,14 +202,11 @@ class Seat:
             image = self._node.image
             version = as_version(found)
             known = image if image.known != NOTHING else None
-            self._step(events.Elected(self._node.id, epoch, epoch_version, version, known))
-            self._watch_nodes()
-            self._watch_drained()
-            self._watch_topics()
-            self._watch_deleted()
+            self.step(events.Elected(self._node.id, epoch, epoch_version, version, known))
+            self._watching.begin(reign=True)
 
         def synced(outcome: Any) -> None:
-            if reign == self._reign:
+            if reign == self.reign:
                 read(outcome) if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, read)
 
         self._zookeeper.sync(synced)
@@ -217,38 +215,38 @@ class Seat:
 
     def _prove(self, reign: int, epoch_version: int) -> None:
         """Z8: a no-op every sixth of a session."""
-        if reign != self._reign:
+        if reign != self.reign:
             return
         sent_ms = self._node.now()
 
         def proved(outcome: Any) -> None:
-            if reign == self._reign and not isinstance(outcome, Exception):
+            if reign == self.reign and not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
-            elif reign == self._reign and isinstance(outcome, BadVersion):
+            elif reign == self.reign and isinstance(outcome, BadVersion):
                 self._resign()
-                self._again(self._look)
+                self.again(self._look)
 
         self._zookeeper.multi([Check(EPOCH, epoch_version)], proved)
         self._node.later(self._timeout_ms // 6, lambda: self._prove(reign, epoch_version))
 
     def _doubt(self, reign: int) -> None:
         """Z8: two thirds of a session after the last proof was sent, this node is controller no more."""
-        if reign != self._reign:
+        if reign != self.reign:
             return
         left = self._proved_ms + self._timeout_ms * 2 // 3 - self._node.now()
         if left <= 0:
             self._resign()
-            self._again(self._look)
+            self.again(self._look)
         else:
             self._node.later(left, lambda: self._doubt(reign))
 
     def _resign(self) -> None:
         if self.machine is not None:
-            self._step(events.Resigned())
+            self.step(events.Resigned())
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
         self._reigning = False
-        self._reign += 1
+        self.reign += 1
 
     @property
     def _timeout_ms(self) -> int:
@@ -260,105 +258,12 @@ class Seat:
         """A request for the controller; False where this node is none."""
         if self.machine is None:
             return False
-        self._step(event)
+        self.step(event)
         return True
-
-    def _watch_nodes(self, _: str = "") -> None:
-        if self.machine is None:
-            return
-        found: dict[int, Node] = {}
-
-        def listed(names: Any) -> None:
-            if isinstance(names, Exception):
-                self._again(self._watch_nodes)
-                return
-            left = set(names)
-            if not left:
-                self._seen(events.NodesSeen({}))
-            for name in names:
-                self._zookeeper.get(f"{IDS}/{name}", lambda znode, name=name: read(name, znode, left))
-
-        def read(name: str, znode: Any, left: set[str]) -> None:
-            if isinstance(znode, Exception):
-                self._again(self._watch_nodes)
-                return
-            if znode is not None:
-                found[int(name)] = with_epoch(znode)
-            left.discard(name)
-            if not left:
-                self._seen(events.NodesSeen(found))
-
-        self._zookeeper.children(IDS, listed, self._watch_nodes)
-
-    def _seen(self, event: Event) -> None:
-        if self.machine is not None:
-            self._step(event)
-
-    def _watch_topics(self, _: str = "") -> None:
-        if self.machine is not None:
-            self._read_topics(self._watch_topics, lambda topics: self._seen(events.TopicsSeen(topics, complete=True)))
-
-    def _read_topics(self, watch: Callable[[str], None] | None, then: Callable[[tuple[Topic, ...]], None]) -> None:
-        found: dict[str, Topic] = {}
-
-        reign = self._reign
-
-        def again() -> None:
-            # Watches are set anew with each connection; what the machine waits for is read until it is.
-            if watch is not None:
-                self._again(lambda: self._read_topics(watch, then))
-            elif reign == self._reign:
-                self._node.later(RETRY_MS, lambda: self._read_topics(watch, then))
-
-        def listed(names: Any) -> None:
-            if isinstance(names, Exception):
-                again()
-                return
-            left = set(names)
-            if not left:
-                then(())
-            for name in names:
-                self._zookeeper.get(f"{TOPICS}/{name}", lambda znode, name=name: read(name, znode, left), watch)
-
-        def read(name: str, znode: Any, left: set[str]) -> None:
-            if isinstance(znode, Exception):
-                again()
-                return
-            if znode is not None:
-                found[name] = with_version(znode)
-            left.discard(name)
-            if not left:
-                then(tuple(found[each] for each in sorted(found)))
-
-        self._zookeeper.children(TOPICS, listed, watch)
-
-    def _watch_drained(self, _: str = "") -> None:
-        if self.machine is None:
-            return
-
-        def listed(names: Any) -> None:
-            if isinstance(names, Exception):
-                self._again(self._watch_drained)
-            elif self.machine is not None:
-                self._step(events.DrainedSeen(frozenset(map(int, names))))
-
-        self._zookeeper.children(DRAINED, listed, self._watch_drained)
-
-    def _watch_deleted(self, _: str = "") -> None:
-        if self.machine is None:
-            return
-
-        def listed(names: Any) -> None:
-            if isinstance(names, Exception):
-                self._again(self._watch_deleted)
-            elif self.machine is not None:
-                self._step(events.DeleteTopics(tuple(names)))
-
-        self._zookeeper.children(DELETED, listed, self._watch_deleted)
 
     # What it asks for.
 
-    def _step(self, event: Event) -> None:
+    def step(self, event: Event) -> None:
         assert self.machine is not None
         for effect in self.machine.step(event, self._node.now()):
             self._do(effect)
@@ -368,9 +273,9 @@ class Seat:
             case effects.Write():
                 self._write(effect)
             case effects.ReadVersion():
-                self._read_version(self._reign)
+                self._read_version(self.reign)
             case effects.ReadStates():
-                self._read_states(self._reign)
+                self._watching.read_states(self.reign)
             case effects.Answer():
                 self._node.answer(effect)
             case effects.Note():
@@ -379,22 +284,21 @@ class Seat:
                 self._node.probe(effect)
             case effects.WakeAt(at_ms):
                 self._wake += 1
-                wake, reign = self._wake, self._reign
+                wake, reign = self._wake, self.reign
                 self._node.later(max(0, at_ms - self._node.now()), lambda: self._tick(wake, reign))
             case effects.Warn(text):
                 self._node.trace(f"n{self._node.id} warns: {text}")
             case effects.Remove():
-                if effect.marker is effects.Marker.DELETE:
-                    self._zookeeper.multi([Delete(f"{DELETED}/{effect.name}")], lambda _: None)
+                self._watching.remove(effect)
             case effects.Resign():
                 self._node.later(0, self._resign)
 
     def _tick(self, wake: int, reign: int) -> None:
-        if wake == self._wake and reign == self._reign and self.machine is not None:
-            self._step(events.Tick())
+        if wake == self._wake and reign == self.reign and self.machine is not None:
+            self.step(events.Tick())
 
     def _write(self, write: effects.Write) -> None:
-        reign, sent_ms = self._reign, self._node.now()
+        reign, sent_ms = self.reign, self._node.now()
         operations: list[Operation] = [Check(EPOCH, write.epoch_version)]
         for each in write.operations:
             match each:
@@ -418,18 +322,18 @@ class Seat:
             operations.append(Put(VERSION, known, write.cluster_version))
 
         def written(outcome: Any) -> None:
-            if reign != self._reign or self.machine is None:
+            if reign != self.reign or self.machine is None:
                 return
             if not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
-                self._step(events.Written(write.sequence))
+                self.step(events.Written(write.sequence))
                 return
             failure = events.Failure.LOST
             if isinstance(outcome, BadVersion):
                 failure = events.Failure.EPOCH if str(outcome) == EPOCH else events.Failure.VERSION
             elif isinstance(outcome, NodeExists | NoNode):
                 failure = events.Failure.VERSION
-            self._step(events.WriteFailed(write.sequence, failure))
+            self.step(events.WriteFailed(write.sequence, failure))
 
         self._zookeeper.multi(operations, written)
 
@@ -441,12 +345,12 @@ class Seat:
 
     def _read_version(self, reign: int) -> None:
         def read(found: Any) -> None:
-            if reign != self._reign or self.machine is None:
+            if reign != self.reign or self.machine is None:
                 return
             if isinstance(found, Exception):
                 self._node.later(RETRY_MS, lambda: self._read_version(reign))
             else:
-                self._step(events.VersionRead(as_version(found)))
+                self.step(events.VersionRead(as_version(found)))
 
         def synced(outcome: Any) -> None:
             if isinstance(outcome, Exception):
@@ -454,82 +358,5 @@ class Seat:
             else:
                 self._zookeeper.get(VERSION, read)
 
-        if reign == self._reign:
+        if reign == self.reign:
             self._zookeeper.sync(synced)
-
-    def _read_states(self, reign: int) -> None:
-        if reign != self._reign:
-            return
-        version: list[ClusterVersion] = []
-        states: dict[TopicPartition, State] = {}
-
-        def again() -> None:
-            self._node.later(RETRY_MS, lambda: self._read_states(reign))
-
-        def version_read(found: Any) -> None:
-            if isinstance(found, Exception):
-                again()
-                return
-            version.append(as_version(found))
-            self._read_topics(None, topics_read)
-
-        def topics_read(topics: tuple[Topic, ...]) -> None:
-            if reign != self._reign or self.machine is None:
-                return
-            self._step(events.TopicsSeen(topics, complete=True))
-            left = {TopicPartition(each.name, p) for each in topics for p in range(len(each.partitions))}
-            if not left:
-                done()
-            for place in sorted(left):
-                self._zookeeper.get(state_path(place), lambda znode, place=place: state_read(place, znode, left))
-
-        def state_read(place: TopicPartition, znode: Any, left: set[TopicPartition]) -> None:
-            if isinstance(znode, Exception):
-                if place in left:
-                    left.clear()
-                    again()
-                return
-            if place not in left:
-                return
-            if znode is not None:
-                states[place] = with_partition_epoch(znode)
-            left.discard(place)
-            if not left:
-                done()
-
-        def done() -> None:
-            if reign == self._reign and self.machine is not None:
-                self._step(events.StatesRead(states, version[0]))
-
-        self._zookeeper.sync(
-            lambda outcome: again() if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, version_read)
-        )
-
-
-def as_version(found: Znode | None) -> ClusterVersion:
-    return ClusterVersion() if found is None else ClusterVersion(found.data, found.version)
-
-
-def with_epoch(znode: Znode) -> Node:
-    node: Node = znode.data
-    return Node(node.id, znode.czxid, node.directory, node.unclean, node.endpoints, node.rack)
-
-
-def with_version(znode: Znode) -> Topic:
-    topic: Topic = znode.data
-    return Topic(topic.name, topic.topic_id, topic.partitions, topic.configs, znode.version)
-
-
-def with_partition_epoch(znode: Znode) -> State:
-    state: State = znode.data
-    return State(
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        state.elr,
-        state.directories,
-        state.controller_epoch,
-        znode.version,
-        state.unclean_epoch,
-        state.cause,
-    )

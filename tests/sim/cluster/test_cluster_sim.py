@@ -43,6 +43,24 @@ def test_a_cluster_over_the_storage_engine_in_bad_weather() -> None:
     assert result.census["acked"] > 200
 
 
+def test_operators_ask_for_elections_that_may_come_too_late() -> None:
+    result = run_seed(
+        2, Weather(lasts_ms=15_000, fault_every_ms=300, kinds=("elect", "elect", "elect", "slow", "bounce"))
+    )
+    assert not result.violation
+    assert result.census["elections answered NONE"] > 0
+    assert result.census["elections that ended as 7 and were done"] > 0
+    assert result.census["elections that ended as 7 and were not done"] > 0
+
+
+def test_what_is_lost_with_the_power_is_reckoned_with_and_counted() -> None:
+    result = run_seed(2, Weather(lasts_ms=15_000, fault_every_ms=700, kinds=("power", "all power", "kill"), hasty=True))
+    assert not result.violation
+    assert result.census["losses of power reckoned with"] > 0
+    assert result.census["unclean election"] > 0
+    assert result.census["acknowledged records given up"] > 0
+
+
 def test_a_run_is_the_same_twice() -> None:
     weather = Weather(lasts_ms=6_000)
     assert run_seed(5, weather).digest == run_seed(5, weather).digest

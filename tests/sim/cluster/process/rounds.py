@@ -11,7 +11,7 @@ from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.network import Broken, Refused
 from tests.sim.cluster.process.messages import Ask, Poll, Probing
-from tests.sim.cluster.seat import RETRY_MS
+from tests.sim.cluster.watching import RETRY_MS
 
 if TYPE_CHECKING:
     from tests.sim.cluster.node import SimNode
@@ -43,6 +43,8 @@ class Rounds:
         replicas.gained.clear()
         replicas.lost.clear()
         replicas.resized.clear()
+        self._node.undone += replicas.undone
+        replicas.undone.clear()
         replicas.serving.wake(self._node.now())
         for question in replicas.questions(self._node.now()):
             self._alter(question)
@@ -184,6 +186,7 @@ class Rounds:
             else:
                 if self._node.groups is not None:
                     self._node.groups.learned(changes)
+                self._node.look_at_its_mark()
                 self._polling = False
                 self.poll()
 

@@ -16,24 +16,31 @@ from muster.coordinator.ownership.deal import (
     joins_again_ms,
 )
 
-DRAINS = "draining"
-"""A topic that a draining node subscribes to beside the shards: who subscribes to something else joins again."""
+DRAINS, LEAVES = "draining", "leaving"
+"""Topics that such a node subscribes to beside the shards: who subscribes to something else joins again."""
 
 
 class NodeSubscriber(Subscriber):
-    """draining: whether it asks for nothing more (F8)."""
+    """draining: whether it asks for nothing that others can have; leaving: nor for anything else (F8)."""
 
     def __init__(
         self, node: int, instance: str, shards: int, addresses: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         super().__init__((SHARDS,), (CooperativeStickyAssignor(),))
-        self.draining = False
+        self.draining = self.leaving = False
         self._node, self._instance, self._shards = node, instance, shards
         self._addresses = addresses
 
     def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> Bid:
         shards = tuple(sorted(shard for _, shard in owned))
-        return Bid(self._node, self._instance, self._addresses, shards, self.draining, generation)
+        return Bid(
+            self._node, self._instance, self._addresses, shards, self.draining or self.leaving, generation, self.leaving
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What it subscribes to."""
+        return (*[DRAINS] * self.draining, *[LEAVES] * self.leaving, SHARDS)
 
     def read(self, assignment: bytes) -> Deal:
         """The map. ValueError: what cannot be read, or is not of this cluster."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.engine.dealt_view import DealtView
-from muster.coordinator.engine.node_subscriber import DRAINS, NodeSubscriber
+from muster.coordinator.engine.node_subscriber import NodeSubscriber
 from muster.coordinator.engine.nodes_refused import FOR_GOOD, sentence, who_has_my_place
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.starting import Unusable
@@ -24,7 +24,7 @@ from muster.coordinator.member import events as mev
 from muster.coordinator.member.classic.machine import ClassicMember, State
 from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE, SHARDS, Deal, instance_id, plan
+from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE, Deal, instance_id, plan
 from muster.coordinator.ownership.ground import Settings
 
 OF_SESSION: Final = 3
@@ -131,16 +131,17 @@ class NodesGroup:
         return self._subscriber.draining
 
     def drain(self) -> None:
-        """F8: have the others take this node's shards. Requests for them are refused from when they are let go of."""
+        """F8: have the others take this node's shards. Requests for them are refused from when they are let go of.
+        While there is no other one it has them all the same."""
         if not self.draining:
             self._subscriber.draining = True
-            self.tell(mev.SubscriptionChanged((DRAINS, SHARDS)))
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
 
     def undrain(self) -> None:
         """Take a share again, from the next round on."""
         if self.draining:
             self._subscriber.draining = False
-            self.tell(mev.SubscriptionChanged((SHARDS,)))
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
 
     async def drained(self, patience_s: float) -> frozenset[int]:
         """What is left once others have what this node had, or after so long."""
@@ -148,9 +149,10 @@ class NodesGroup:
         return self.mine
 
     async def leave(self, patience_s: float) -> bool:
-        """`drain`, and leave the group once others have what this node had, or after so long. Whether nothing was owned
-        by then."""
-        self.drain()
+        """Leave the group once others have what this node had, or after so long. Whether nothing was owned by then."""
+        self._subscriber.leaving = True
+        if self.mine or not self.draining:
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
         let_go = await self._until(self._is_drained, patience_s)
         self.tell(mev.Close(Leaving.LEAVE))
         rest_s = self._settings.session_timeout_ms / 1000
@@ -373,7 +375,7 @@ class NodesGroup:
         self._parked.clear()
         self._membership.hang_up()
         self._member = ClassicMember(self._member_settings, self._subscriber)
-        self._member.step(mev.SubscriptionChanged((DRAINS, SHARDS) if self.draining else (SHARDS,)), self._now_ms())
+        self._member.step(mev.SubscriptionChanged(self._subscriber.wants), self._now_ms())
         self.tell(mev.Start())
 
     async def _see_who_fenced(self) -> None:

@@ -26,7 +26,8 @@ SHARDS = "shards"
 
 class Bid(NamedTuple):
     """What one node says of itself in JoinGroup. `owned`: the shards it holds and has not let go of; none after its
-    membership was lost. generation: of the map it has, -1: none. addresses: by door, `grpc` and `kafka`, host:port."""
+    membership was lost. generation: of the map it has, -1: none. addresses: by door, `grpc` and `kafka`, host:port.
+    draining: it wants no shard that another node can have; leaving: nor any other, for it ends."""
 
     node: int
     instance: str
@@ -34,6 +35,7 @@ class Bid(NamedTuple):
     owned: tuple[int, ...] = ()
     draining: bool = False
     generation: int = -1
+    leaving: bool = False
 
 
 class NodeDealt(NamedTuple):
@@ -80,6 +82,7 @@ def encode_bid(bid: Bid) -> bytes:
         "owned": list(bid.owned),
         "draining": bid.draining,
         "generation": bid.generation,
+        "leaving": bid.leaving,
     }
     return json.dumps(said, separators=(",", ":")).encode()
 
@@ -94,13 +97,15 @@ def decode_bid(metadata: bytes) -> Bid:
         tuple(sorted(_numbers(said, "owned"))),
         bool(said.get("draining", False)),
         _generation(said),
+        bool(said.get("leaving", False)),
     )
 
 
 def plan(bids: Mapping[str, bytes], shards: int) -> bytes:
     """The leader's plan: the map, for everybody. `bids`: each member's metadata, by member id.
 
-    A draining node gets nothing, nor one whose metadata cannot be read, nor the second that says it is the same node.
+    A draining node gets nothing while there is another one, and one that leaves nothing at all, nor one whose metadata
+    cannot be read, nor the second that says it is the same node.
     A shard that another node still holds is nobody's in this round, whatever that one is: it moves in the next.
     """
     read: dict[str, Bid] = {}
@@ -111,10 +116,10 @@ def plan(bids: Mapping[str, bytes], shards: int) -> bytes:
             continue
         if all(bid.node != other.node for other in read.values()):
             read[member] = bid
+    staying = [bid for bid in read.values() if not bid.leaving]
     takers = [
         Member(str(bid.node), (SHARDS,), {SHARDS: [shard for shard in bid.owned if shard < shards]}, 0)
-        for bid in read.values()
-        if not bid.draining
+        for bid in [bid for bid in staying if not bid.draining] or staying
     ]
     target: dict[int, Sequence[int]] = {}
     if takers and shards:

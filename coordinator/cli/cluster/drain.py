@@ -17,7 +17,7 @@ def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     """Let NODE lead nothing that another node can lead: before work on its machine, or to see how the rest bears it.
 
     It stays up, goes on copying, and stays drained when it is started anew, until `undrain`. Over somebody's Kafka the
-    other nodes take its groups; there it takes a share again when it is started anew, too.
+    other nodes take its groups, while there is one; there it takes a share again when it is started anew, too.
     """
     with cluster_at(bootstrap, overrides) as admin:
         left = admin.drain_node(node)

@@ -59,7 +59,7 @@ class Draining:
             return None
         return pb.DrainNodeResponse(
             error_code=error_code(ErrorCode.INVALID_REQUEST),
-            error_message=f"node {node} is the only one that takes shards, and groups would be nobody's; start another "
+            error_message=f"node {node} is the only one that takes shards, and would keep them; start another "
             "node first",
         )
 

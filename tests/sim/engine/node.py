@@ -14,7 +14,7 @@ from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
-from muster.coordinator.ownership.deal import PROTOCOL, SHARDS, decode_deal, instance_id, plan
+from muster.coordinator.ownership.deal import PROTOCOL, decode_deal, instance_id, plan
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from tests.fakes.kafka_group import Joined, Synced
@@ -210,8 +210,8 @@ class Node(ForClients):
 
     def drain(self) -> None:
         """SIGTERM: nothing is to be dealt to it; then it leaves."""
-        self.subscriber.draining = True
-        self.run(lambda: self.tell(mev.SubscriptionChanged((SHARDS, "draining"))))
+        self.subscriber.leaving = True
+        self.run(lambda: self.tell(mev.SubscriptionChanged(self.subscriber.wants)))
 
     def close(self) -> None:
         self.run(lambda: self.tell(mev.Close(Leaving.LEAVE)))

@@ -203,7 +203,7 @@ class World:
     def start(self, node: int) -> None:
         """One process of a node at a time; two are a story of their own (F2)."""
         if node in self.nodes and self.nodes[node].alive:
-            if self.nodes[node].subscriber.draining:
+            if self.nodes[node].subscriber.leaving:
                 self.later(500, lambda: self.start(node))
             return
         self.lives[node] += 1

@@ -132,6 +132,27 @@ def test_a_node_that_is_drained_stays_without_a_shard_until_it_is_wanted_again()
     run(story, session_ms=2_000)
 
 
+def test_a_node_that_is_drained_has_the_shards_while_there_is_no_other() -> None:
+    async def story(kafka: Kafka) -> None:
+        async with kafka.node(1) as one:
+            async with kafka.node(2) as two:
+                await one.serves(2)
+                await two.serves(2)
+                one.nodes.drain()
+                await two.all_served()
+                await two.commit("g1", 7)
+                assert await two.nodes.leave(10), "the other one took them"
+            await one.all_served()
+            assert await one.committed("g1") == 7
+            async with kafka.node(3) as three:
+                await three.all_served()
+                assert not one.served
+            await one.all_served()
+            assert await one.nodes.leave(10), "with nobody to take them, nobody is waited for"
+
+    run(story, session_ms=2_000)
+
+
 def test_f8_who_leaves_has_its_shards_taken_before_and_loses_nothing() -> None:
     async def story(kafka: Kafka) -> None:
         async with kafka.node(1) as one, kafka.node(2) as two:

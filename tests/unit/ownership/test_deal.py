@@ -25,7 +25,7 @@ def counts(deal: Deal) -> dict[int, int]:
 
 
 def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
-    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True, generation=4)
+    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True, generation=4, leaving=True)
     assert decode_bid(encode_bid(bid)) == bid
 
 
@@ -71,8 +71,18 @@ def test_f1_who_cannot_be_read_gets_nothing_and_all_others_do() -> None:
 
 
 def test_f1_nobody_who_can_take_anything() -> None:
-    assert counts(dealt(Bid(1, "a", draining=True))) == {1: 0}
+    assert counts(dealt(Bid(1, "a", draining=True, leaving=True))) == {1: 0}
     assert decode_deal(b"") == Deal()
+
+
+def test_f1_a_drained_node_has_what_would_be_nobody_s() -> None:
+    """It stays up: groups are better off with it than with none, where those that had them are gone, or going."""
+    assert counts(dealt(Bid(1, "a", draining=True))) == {1: SHARDS}
+    held = tuple(range(SHARDS))
+    first = dealt(Bid(1, "a", draining=True), Bid(2, "b", owned=held, draining=True, leaving=True))
+    assert counts(first) == {1: 0, 2: 0}, "what is held is waited for"
+    assert counts(dealt(Bid(1, "a", draining=True), Bid(2, "b", draining=True, leaving=True))) == {1: SHARDS, 2: 0}
+    assert counts(dealt(Bid(1, "a", owned=held, draining=True), Bid(2, "b"))) == {1: 0, 2: 0}
 
 
 @pytest.mark.parametrize(

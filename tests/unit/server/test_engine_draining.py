@@ -74,7 +74,5 @@ def test_the_last_one_that_takes_shards_is_not_drained() -> None:
         nodes, service = given(node(1), *others)
         refused = ask(service, node_id=1)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
-        assert "node 1 is the only one that takes shards, and groups would be nobody's; start another" in (
-            refused.error_message
-        )
+        assert "node 1 is the only one that takes shards, and would keep them; start another" in (refused.error_message)
         assert nodes.said == []

@@ -1,8 +1,10 @@
 """A node's settings in the words of this room."""
 
+from dataclasses import replace
 from typing import Final
 
 from muster.coordinator.config import Settings
+from muster.coordinator.config.nodes.proxy_principal import mechanism_of
 from muster.coordinator.engine.starting import Wanted
 from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
 from muster.coordinator.ownership import ground
@@ -34,6 +36,30 @@ def reach_of(settings: Settings) -> Reach:
         client_id=f"{settings.engine_kafka_cluster}-{settings.node_id}",
         answer_s=ANSWER_S,
     )
+
+
+def proxy_reach_of(settings: Settings) -> Reach | None:
+    """How it is reached for clients that have shown a certificate, as whom their connections are let in there; None:
+    they show the brokers who they are. Where brokers go by a login, TLS below it is the node's own."""
+    if not settings.engine_kafka_proxy_principal:
+        return None
+    reach, of = reach_of(settings), "engine.kafka.proxy."
+    if reach.login is None:
+        certificates = Certificates(
+            settings.engine_kafka_ssl_truststore_location,
+            settings.engine_kafka_proxy_ssl_keystore_location,
+            settings.engine_kafka_proxy_ssl_key_password.get_secret_value(),
+            of,
+        )
+        return replace(reach, certificates=certificates)
+    login = Login(
+        mechanism_of(settings),
+        settings.engine_kafka_proxy_sasl_username,
+        settings.engine_kafka_proxy_sasl_password.get_secret_value(),
+        settings.engine_kafka_proxy_sasl_oauthbearer_token_file,
+        of,
+    )
+    return replace(reach, login=login)
 
 
 def wanted_of(settings: Settings) -> Wanted:

@@ -42,13 +42,12 @@ def acls(
         raise CommandError(
             "who Muster's nodes are in that Kafka is not known", "expected --principal User:NAME", code=Exit.USAGE
         )
-    for line in lines(settings, who, deny, groups):
+    for line in (*lines(settings, who, deny, groups), *of_clients(settings)):
         click.echo(line)
 
 
 def lines(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
-    server = ",".join(f"{host}:{port}" for host, port in settings.upstream)
-    tool = f"kafka-acls.sh --bootstrap-server {server} --add"
+    tool = adding(settings)
     me, cluster = f"--allow-principal {shlex.quote(who)}", settings.engine_kafka_cluster
     topic = shlex.quote(settings.state_topic)
     yield "# what the nodes do there"
@@ -78,6 +77,28 @@ def lines(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[
         yield f"{tool} {me} {resource} --operation Read"
         for each in deny:
             yield f"{tool} --deny-principal {shlex.quote(each)} {resource} --operation Read"
+
+
+def of_clients(settings: "Settings") -> Iterator[str]:
+    """Of those as whom clients with certificates come to the brokers."""
+    who = settings.engine_kafka_proxy_principal
+    if not who:
+        return
+    tool = f"{adding(settings)} --deny-principal {shlex.quote(who)}"
+    cluster = settings.engine_kafka_cluster
+    yield "# engine.kafka.proxy.principal: all clients with certificates come to the brokers as it. It needs the rights"
+    yield "# of these applications to topics and transactional ids, and none to what is Muster's:"
+    for topic in (settings.state_topic, settings.security_topic):
+        yield f"{tool} --topic {shlex.quote(topic)} --operation All"
+    yield f"{tool} --transactional-id {cluster}.shard- --resource-pattern-type prefixed --operation All"
+    yield f"{tool} --transactional-id {cluster}.security --operation All"
+    yield f"{tool} --group {cluster}.nodes --operation All"
+
+
+def adding(settings: "Settings") -> str:
+    """How each of the commands begins."""
+    server = ",".join(f"{host}:{port}" for host, port in settings.upstream)
+    return f"kafka-acls.sh --bootstrap-server {server} --add"
 
 
 def resources(settings: "Settings", groups: Sequence[str]) -> list[str]:

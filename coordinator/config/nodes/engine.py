@@ -6,6 +6,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.nodes.proxy_principal import ProxyPrincipalSettings, check_proxy_principal
 from muster.coordinator.config.nodes.proxying import ProxySettings
 from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
 from muster.storage.wording import as_text
@@ -31,7 +32,7 @@ def parse_engine(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(each.strip()) for each in text.removeprefix(SCHEME).split(","))
 
 
-class EngineSettings(ProxySettings):
+class EngineSettings(ProxyPrincipalSettings, ProxySettings):
     engine: str = Field(
         default=BUNDLED,
         alias="engine",
@@ -248,6 +249,7 @@ class EngineSettings(ProxySettings):
                 f"engine.kafka.sasl.mechanism is {mechanism}, but engine.kafka.sasl.username is empty; set it, and "
                 "engine.kafka.sasl.password"
             )
+        check_proxy_principal(self)
         return self
 
 

@@ -6,6 +6,7 @@ Raises ValueError with a sentence that begins with the setting to look at.
 from typing import Protocol
 
 from muster.coordinator.config.addresses import Door, host_and_port
+from muster.coordinator.config.nodes.proxy_principal import PRINCIPAL
 
 
 class Given(Protocol):
@@ -17,6 +18,8 @@ class Given(Protocol):
     def engine_kafka_security_protocol(self) -> str: ...
     @property
     def engine_kafka_ssl_keystore_location(self) -> str: ...
+    @property
+    def engine_kafka_proxy_principal(self) -> str: ...
 
 
 def check_proxy_logins(given: Given, door: Door, client_auth: str) -> None:
@@ -28,11 +31,15 @@ def check_proxy_logins(given: Given, door: Door, client_auth: str) -> None:
         )
     where = f"kafka.listeners is {host_and_port(*door.address)} ({door.protocol})"
     protocol = given.engine_kafka_security_protocol
+    if given.engine_kafka_proxy_principal:
+        check_certificates_lead(given.engine_kafka_proxy_principal, where, door, client_auth)
+        return
     if door.encrypted and client_auth != "none":
         raise ValueError(
             f"ssl.client.auth is {client_auth}, but engine is a Kafka: a client's certificate ends at this node, and "
             "the brokers would not see it; expected listener.name.kafka.ssl.client.auth=none, and SASL_SSL:// where "
-            "clients are to show the brokers who they are"
+            "clients are to show the brokers who they are, or engine.kafka.proxy.principal with the credentials by "
+            "which all of them come to the brokers"
         )
     if protocol.startswith("SASL") and not door.asks_by_sasl:
         raise ValueError(
@@ -50,4 +57,19 @@ def check_proxy_logins(given: Given, door: Door, client_auth: str) -> None:
             f"engine.kafka.ssl.keystore.location is {given.engine_kafka_ssl_keystore_location}: by its certificate all "
             "clients of kafka.listeners would come to the brokers as this node; expected another way for it to show "
             "who it is, such as engine.kafka.sasl.mechanism, or no kafka.listeners"
+        )
+
+
+def check_certificates_lead(who: str, where: str, door: Door, client_auth: str) -> None:
+    """That nobody comes to the brokers as this principal who has not shown the node a certificate."""
+    if door.asks_by_sasl:
+        raise ValueError(
+            f"{where}, but {PRINCIPAL} is {who}: either clients log in at the brokers themselves, or they come to them "
+            f"as {who}; expected SSL:// before it, or no {PRINCIPAL}"
+        )
+    if not door.encrypted or client_auth != "required":
+        asks = f"ssl.client.auth is {client_auth}" if door.encrypted else where
+        raise ValueError(
+            f"{asks}, but {PRINCIPAL} is {who}: who shows no certificate would come to the brokers as {who} all the "
+            f"same; expected SSL:// and listener.name.kafka.ssl.client.auth=required, or no {PRINCIPAL}"
         )

@@ -5,7 +5,7 @@ to transactions version 1; share and streams groups, telemetry, Raft, what broke
 partitions between brokers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -99,12 +99,18 @@ GROUPS_HERE: Final = frozenset(
 """On a node's own port they are told as they are served here, be the upstream older."""
 
 
-def told(offered: Iterable[Any], *, own_port: bool) -> list[Any]:
-    """Rows of ApiVersions, of those that the upstream `offered`."""
+TOKENS: Final = frozenset({38, 39, 40, 41})
+"""About delegation tokens: who has one comes to the brokers as whoever it was made by."""
+
+
+def told(offered: Iterable[Any], *, own_port: bool, untold: Collection[int] = ()) -> list[Any]:
+    """Rows of ApiVersions, of those that the upstream `offered`, without `untold`."""
     upstream = {row.api_key: (row.min_version, row.max_version) for row in offered}
     made = struct("ApiVersionsResponse.api_keys")
     rows = []
     for key, (api, _) in TABLE.items():
+        if key in untold:
+            continue
         first, last = api.first, api.last
         if not (own_port and api.name in GROUPS_HERE):
             least, most = upstream.get(key, (0, -1))

@@ -84,12 +84,15 @@ class Client(Protocol):
     def leg_full(self, full: bool) -> None:
         """Whether it takes no more requests for now."""
 
+    def leg_ends(self, leg: "Leg") -> None:
+        """Its login is good for a while yet, for what is under way."""
+
     def leg_lost(self, leg: "Leg", why: str) -> None: ...
 
 
 class Leg(asyncio.Protocol):
-    __slots__ = ("_carry", "_client", "_closed", "_gathered", "_kept", "_left", "_pending", "_resting", "_traffic",
-                 "_transport", "_unsent", "where")  # fmt: skip
+    __slots__ = ("_carry", "_client", "_closed", "_ends", "_gathered", "_kept", "_left", "_pending", "_resting",
+                 "_traffic", "_transport", "_unsent", "where")  # fmt: skip
 
     def __init__(self, client: Client, traffic: Traffic, where: str) -> None:
         self.where = where
@@ -105,6 +108,7 @@ class Leg(asyncio.Protocol):
         self._gathered: bytearray | None = None
         self._resting = False
         self._closed = False
+        self._ends: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> int:
@@ -133,6 +137,8 @@ class Leg(asyncio.Protocol):
         if self._closed:
             return
         self._closed = True
+        if self._ends is not None:
+            self._ends.cancel()
         if self._transport is not None:
             self._transport.close()
             asyncio.get_running_loop().call_later(LINGERS_S, self._transport.abort)
@@ -140,6 +146,11 @@ class Leg(asyncio.Protocol):
             if each.answer is not None:
                 each.answer.cancel()
         self._pending.clear()
+
+    def ends_at(self, when_s: float | None) -> None:
+        """By the loop's clock: when the client is told that its login ends; None: that does not end."""
+        if when_s is not None and not self._closed:
+            self._ends = asyncio.get_running_loop().call_at(when_s, self._client.leg_ends, self)
 
     def failed(self, why: str) -> None:
         """It could not be made, or ended."""

@@ -8,7 +8,7 @@ will be answered. Requests for groups are held whole, within the limits of the n
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from muster.coordinator.engine.proxy import rewriting
 from muster.coordinator.engine.proxy.allowed import CHANGES_TOPICS, PRODUCE, TABLE, Way
@@ -47,10 +47,15 @@ class Port:
     """Told when a request went through after which there may be other topics."""
     login: LoginRules | None = None
     """Where clients show their brokers who they are."""
+    by_certificate: bool = False
+    """Whether they have shown the node, and come to brokers by credentials that it has for all of them."""
 
 
 class Passage(Connection):
     __slots__ = ("_carry", "_known", "_left", "_leg", "_passes", "_passing", "_port", "_uncut", "_upstream_full")
+
+    untold: ClassVar[frozenset[int]] = frozenset()
+    """APIs of the table that its clients are not told of."""
 
     def __init__(self, port: Port, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -203,7 +208,8 @@ class Passage(Connection):
         if response.error_code:
             super()._start(frame)
             return
-        self._forward(frame, API_VERSIONS, version, correlation, rewriting.versions(version, self._port.broker is None))
+        edit = rewriting.versions(version, self._port.broker is None, self.untold)
+        self._forward(frame, API_VERSIONS, version, correlation, edit)
 
     def _one_group(self, frame: Frame, key: int, version: int, correlation: int) -> None:
         group, end = group_of(TABLE[key][0].name, version, frame)
@@ -338,11 +344,20 @@ class Passage(Connection):
         if leg is not self._leg:
             return
         self._leg = None
-        idle = not leg.under_way and not (self._left and self._passes)
-        if self._port.broker is None and idle:
+        if self._can_do_without(leg):
             self.leg_full(False)
         else:
             self._end(why)
+
+    def leg_ends(self, leg: Leg) -> None:
+        """The client comes again, once what it has asked is answered, as after any connection's end."""
+        if self._can_do_without(leg):
+            leg.failed("its login ends")
+        else:
+            self.drain()
+
+    def _can_do_without(self, leg: Leg) -> bool:
+        return self._port.broker is None and not leg.under_way and not (self._left and self._passes)
 
     def _end(self, why: str) -> None:
         """Close, once what was answered has left: it may say why the upstream hung up."""

@@ -9,6 +9,7 @@ from typing import Final
 from muster.coordinator.edge.transport.handshakes import Handshakes
 from muster.coordinator.edge.transport.sockets import listening_socket
 from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.engine.proxy.login.certified import CertifiedPassage
 from muster.coordinator.engine.proxy.login.passage import AskingPassage
 from muster.coordinator.engine.proxy.names import Arrival, Named
 from muster.coordinator.engine.proxy.passage import Passage, Port
@@ -89,4 +90,6 @@ def by_name(named: Named, made: Callable[[int | None], Connection]) -> Callable[
 
 def opened(port: Port) -> Callable[..., Connection]:
     """What makes a port's connections."""
-    return partial(Passage, port) if port.login is None else partial(AskingPassage, port.login, port)
+    if port.login is not None:
+        return partial(AskingPassage, port.login, port)
+    return partial(CertifiedPassage if port.by_certificate else Passage, port)

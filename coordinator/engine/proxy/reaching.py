@@ -6,6 +6,8 @@ from typing import Final
 from muster.coordinator.config import Address
 from muster.coordinator.engine.proxy.leg import Leg, Opens
 from muster.coordinator.engine.upstream.errors import UpstreamError, named
+from muster.coordinator.engine.upstream.greeting import connected
+from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.dispatch import HangUp
 
@@ -14,10 +16,12 @@ LOOKS_S: Final = 1.0
 
 
 class Reaching:
-    """`upstream` knows who the brokers are."""
+    """`upstream` knows who the brokers are. logged_in: as whom connections are let in there before anything of a client
+    passes; None: clients show that themselves, where anybody asks."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, logged_in: Reach | None = None) -> None:
         self._upstream = upstream
+        self._logged_in = logged_in
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_s = -LOOKS_S
         self._turn = 0
@@ -65,6 +69,11 @@ class Reaching:
         leg.failed(why)
 
     async def _to_address(self, leg: Leg, address: Address) -> None:
+        if self._logged_in is not None:
+            line = await connected(address, self._logged_in)
+            line.hand_over(leg)
+            leg.ends_at(line.stale_s)
+            return
         reach = self._upstream.reach
         tls = None if reach.certificates is None else reach.certificates.context()
         async with asyncio.timeout(reach.connect_s):

@@ -5,7 +5,7 @@ None while it needs more. Of Metadata only the beginning is read: what lies behi
 streams by.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -169,9 +169,9 @@ def coordinators(answer: Any, version: int, places: Places) -> Any:
 # -- what else has to be left out -----------------------------------------------------------------------------------
 
 
-def versions(version: int, own_port: bool) -> Edit:
-    """ApiVersions. An upstream that does not know this version of it says so in whatever form: the client asks again in
-    the first one, as KIP-511 has it."""
+def versions(version: int, own_port: bool, untold: Collection[int] = ()) -> Edit:
+    """ApiVersions, without some. An upstream that does not know this version of it says so in whatever form: the client
+    asks again in the first one, as KIP-511 has it."""
     name, made = "ApiVersionsResponse", struct("ApiVersionsResponse")
 
     def edit(body: bytes, all_here: bool) -> Edited | None:
@@ -182,7 +182,7 @@ def versions(version: int, own_port: bool) -> Edit:
             answer, shown = made(error_code=UNSUPPORTED_VERSION, api_keys=[itself]), 0
         else:
             seen, shown = decode(name, version, body)[0], version
-            rows = told(seen.api_keys, own_port=own_port)
+            rows = told(seen.api_keys, own_port=own_port, untold=untold)
             answer = made(error_code=seen.error_code, api_keys=rows, throttle_time_ms=seen.throttle_time_ms)
         return Edited(b"".join(encode(name, shown, answer)), len(body))
 

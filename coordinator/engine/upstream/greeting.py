@@ -61,7 +61,7 @@ async def log_in(line: Line, login: Login, deadline_s: float) -> None:
     if shaken.error_code:
         offered = ", ".join(shaken.mechanisms) or "none"
         raise UpstreamError(
-            f"{where} does not take engine.kafka.sasl.mechanism {login.mechanism}: {named_code(shaken.error_code)}; "
+            f"{where} does not take {login.of}sasl.mechanism {login.mechanism}: {named_code(shaken.error_code)}; "
             f"it offers {offered}"
         )
 
@@ -97,6 +97,8 @@ async def by_scram(say: Say, login: Login, where: str) -> None:
     client = ScramClient([login.mechanism], login.username, login.password)
     try:
         client.set_server_first((await say(client.get_client_first().encode())).decode())
-        client.set_server_final((await say(client.get_client_final().encode())).decode())
+        # In a thread: the password is hashed as often as the broker says, and clients come in many at once.
+        final = await asyncio.to_thread(client.get_client_final)
+        client.set_server_final((await say(final.encode())).decode())
     except (ScramException, UnicodeDecodeError) as error:
         raise UpstreamError(f"{where} did not prove by {login.mechanism} that it knows the password") from error

@@ -79,6 +79,15 @@ class Line(ClientConnection[UpstreamError]):
         """The other end has taken us in: its answers may be large from now on."""
         self._frames.limit = MOST_ANSWER_BYTES
 
+    def hand_over(self, taker: asyncio.Protocol) -> None:
+        """From now on the connection is `taker`'s, who is told of it as of a new one. Nothing may be under way. Raises
+        Unreached at its end."""
+        if self._why is not None:
+            raise Unreached(str(self._why))
+        assert self._transport is not None, "made by `create_connection`"
+        self._transport.set_protocol(taker)
+        taker.connection_made(self._transport)
+
     async def ask(self, api: str, request: object, deadline_s: float) -> Any:
         """The answer, in the version agreed on; see `exchange`."""
         if api not in self.versions:

@@ -3,19 +3,25 @@
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream.errors import UpstreamError
 
+OWN: Final = "engine.kafka."
+"""How the settings begin that say who a node is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """By SASL. token_file: of OAUTHBEARER, read anew for each connection; the others have name and password."""
+    """By SASL. token_file: of OAUTHBEARER, read anew for each connection; the others have name and password. of: how
+    the settings begin that say it."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     token_file: str = ""
+    of: str = OWN
 
     def token(self) -> str:
         try:
@@ -23,20 +29,22 @@ class Login:
         except (OSError, UnicodeDecodeError) as error:
             raise UpstreamError(
                 f"the token for the upstream cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}; "
-                "engine.kafka.sasl.oauthbearer.token.file names its file"
+                f"{self.of}sasl.oauthbearer.token.file names its file"
             ) from None
         if not token or any(char <= " " or char > "~" for char in token):
-            raise UpstreamError("engine.kafka.sasl.oauthbearer.token.file holds no token; expected one line of it")
+            raise UpstreamError(f"{self.of}sasl.oauthbearer.token.file holds no token; expected one line of it")
         return token
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files in PEM: whom we believe (empty: what the system believes), and what we show (empty: nothing)."""
+    """Files in PEM: whom we believe (empty: what the system believes), and what we show (empty: nothing). of: how the
+    settings begin that say the latter."""
 
     truststore: str = ""
     keystore: str = ""
     key_password: str = field(default="", repr=False)
+    of: str = OWN
 
     def context(self) -> ssl.SSLContext:
         """Read anew for each connection, so that certificates may change. Raises UpstreamError."""
@@ -47,7 +55,7 @@ class Certificates:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise UpstreamError(
                 f"the certificates for the upstream cannot be used: {getattr(error, 'strerror', None) or error}; "
-                "engine.kafka.ssl.truststore.location and engine.kafka.ssl.keystore.location name files in PEM"
+                f"{OWN}ssl.truststore.location and {self.of}ssl.keystore.location name files in PEM"
             ) from None
         return made
 

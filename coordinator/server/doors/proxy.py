@@ -12,6 +12,7 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.edge.audit import Tell
 from muster.coordinator.edge.rights import everything
 from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.engine.configured import proxy_reach_of
 from muster.coordinator.engine.proxy.answering import (
     READ_HERE,
     SETTINGS,
@@ -122,7 +123,8 @@ class ProxyDoor:
         topics."""
         settings = self._settings
         places = self._places(shards, cluster)
-        reaching = self._reaching = Reaching(upstream)
+        logged_in = proxy_reach_of(settings)
+        reaching = self._reaching = Reaching(upstream, logged_in)
         is_ours = ours or ours_by_name(
             settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
         )
@@ -134,7 +136,8 @@ class ProxyDoor:
 
         def port_of(broker: int | None) -> Port:
             leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
-            return Port(broker, places, is_ours, leg, self.traffic, instruments, topics_changed, login)
+            given = self.traffic, instruments, topics_changed, login, logged_in is not None
+            return Port(broker, places, is_ours, leg, *given)
 
         def dispatch_of(groups: GroupDriver) -> Dispatch:
             handlers = GroupHandlers(

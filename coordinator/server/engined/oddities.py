@@ -1,9 +1,11 @@
-"""What of the upstream is not as it should be, for operators: topics that answers leave out, members past this node."""
+"""What of the upstream is not as it should be, for operators: topics that answers leave out, members past this node,
+clients that may too much."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from muster.coordinator.engine.groups.guard import Foreign, Guard, sentence_of
+from muster.coordinator.engine.proxy.login.principal import Principal
 from muster.coordinator.engine.topics import Topics
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.runtime.conditions import Conditions
@@ -17,6 +19,7 @@ NAMED: Final = 5
 
 UNSEEN: Final = "topics-unseen"
 FOREIGN: Final = "foreign-members"
+PRINCIPAL: Final = "proxy-principal"
 
 
 class Oddities:
@@ -31,9 +34,12 @@ class Oddities:
         mine: Callable[[int], bool],
         ours: Callable[[str], bool] = lambda group: True,
         gone_after_ms: int,
+        principal: Principal | None = None,
     ) -> None:
-        """mine: whether a shard is this node's: of each group one node tells. ours: whether a group is Muster's."""
+        """mine: whether a shard is this node's: of each group one node tells. ours: whether a group is Muster's.
+        principal: as whom clients come to the brokers, where not as themselves."""
         self._topics = topics
+        self._principal = principal
         self._mine, self._shards = mine, shards
         self._guard = Guard(
             upstream,
@@ -44,9 +50,13 @@ class Oddities:
 
     def start(self) -> None:
         self._guard.start()
+        if self._principal is not None:
+            self._principal.start()
 
     async def stop(self) -> None:
         await self._guard.stop()
+        if self._principal is not None:
+            await self._principal.stop()
 
     @property
     def foreign(self) -> Mapping[str, Foreign]:
@@ -64,6 +74,8 @@ class Oddities:
     def look(self, conditions: Conditions) -> None:
         tell(conditions, UNSEEN, sentence_of_unseen(self.unseen))
         tell(conditions, FOREIGN, sentence_of(self.foreign))
+        if self._principal is not None:
+            tell(conditions, PRINCIPAL, self._principal.sentence)
 
 
 def tell(conditions: Conditions, name: str, sentence: str) -> None:

@@ -17,6 +17,7 @@ from muster.coordinator.engine.dealt_view import DealtView
 from muster.coordinator.engine.ends import Ends
 from muster.coordinator.engine.nodes_group import NodesGroup
 from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.proxy.login.principal import principal_of
 from muster.coordinator.engine.proxy.ours import ours_by_name
 from muster.coordinator.engine.starting import Unusable, usable
 from muster.coordinator.engine.state.watching import StateTopic
@@ -47,7 +48,7 @@ from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
 from muster.coordinator.server.engined.mirroring import Mirroring
 from muster.coordinator.server.engined.newcomers import Newcomers
-from muster.coordinator.server.engined.oddities import Oddities
+from muster.coordinator.server.engined.oddities import Oddities, contained
 from muster.coordinator.server.engined.owners import AsksOwners
 from muster.coordinator.server.engined.records import UpstreamRecords
 from muster.coordinator.server.engined.rights import RightsThere, prepare
@@ -105,6 +106,7 @@ class KafkaSide:
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(reach_of(settings))
         self.watching = Watching(settings)
+        self._principal = principal_of(settings, contained("looking what clients may"))
         self.traffic: ProxyDoor | None = None
         """Where Kafka's clients pass, once they do."""
         self._nodes: NodesGroup | None = None
@@ -148,6 +150,8 @@ class KafkaSide:
         try:
             await prepare(settings, self.upstream)
             batch_bytes = await usable(self.upstream, wanted_of(settings))
+            if self._principal is not None:
+                await self._principal.check()
             self.topics = Topics(
                 self.upstream,
                 now_ms=self._clock.now_ms,
@@ -219,6 +223,7 @@ class KafkaSide:
                 settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
             ),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+            principal=self._principal,
         )
 
     def _has_ports_for_all(self) -> None:

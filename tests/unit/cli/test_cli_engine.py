@@ -75,6 +75,24 @@ def test_acls_are_lines_for_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
+def test_those_as_whom_clients_come_are_denied_what_is_muster_s(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {
+        "engine.kafka.security.protocol": "SSL",
+        "engine.kafka.proxy.principal": "User:CN=the apps",
+        "engine.kafka.proxy.ssl.keystore.location": "apps.pem",
+    }
+    more = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    _, out, _ = run(capsys, "acls", *OVER, "--principal", "User:muster", *more)
+    denied = "kafka-acls.sh --bootstrap-server b1:9092 --add --deny-principal 'User:CN=the apps'"
+    assert [line for line in out.splitlines() if not line.startswith("#")][-5:] == [
+        f"{denied} --topic muster.state --operation All",
+        f"{denied} --topic muster.security --operation All",
+        f"{denied} --transactional-id muster.shard- --resource-pattern-type prefixed --operation All",
+        f"{denied} --transactional-id muster.security --operation All",
+        f"{denied} --group muster.nodes --operation All",
+    ]
+
+
 def test_without_a_group_they_are_made_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "acls", *OVER, "--principal", "User:muster")
     assert out.splitlines()[-1].endswith("--group '*' --operation Read")

@@ -13,8 +13,13 @@ from tests.unit.test_deploy import parsed
 PAGE = (Path(__file__).parents[3] / "docs" / "over-your-kafka.md").read_text()
 BLOCKS = [
     shlex.split(text.replace("\\\n", " "))[1:]
-    for block in re.findall(r"^```\n(.*?)^```", PAGE, re.S | re.M)
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.S | re.M)
+    if not language
     for text in re.split(r"\n(?! )", block.strip())
+]
+PROPERTIES = [
+    dict(line.split("=", 1) for line in re.sub(r"\$\{.*?\}", "secret", block).splitlines())
+    for block in re.findall(r"^```properties\n(.*?)^```$", PAGE, re.S | re.M)
 ]
 INLINE = [shlex.split(text)[1:] for text in re.findall(r"`(muster [^`]+)`", PAGE)]
 
@@ -55,3 +60,13 @@ def test_commands_in_sentences_are_there(words: list[str]) -> None:
         pass
     except click.exceptions.NoArgsIsHelpError:
         pass
+
+
+def test_settings_of_both_kinds_of_listener_are_taken() -> None:
+    """One by which clients log in at the brokers; the same node with one where they show certificates."""
+    by_login, by_certificate = PROPERTIES
+    more = {"ssl.keystore.location": "node.pem", "engine.kafka.broker.ports": "9100-9131"}
+    more |= {"kafka.advertised.listeners": "node-1.example:9093"}
+    assert load_settings(None, by_login | more).mechanisms == ("SCRAM-SHA-512",)
+    settings = load_settings(None, by_login | by_certificate | more)
+    assert settings.engine_kafka_proxy_principal == "User:apps"

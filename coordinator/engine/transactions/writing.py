@@ -56,13 +56,18 @@ class Transactions:
     async def append(self, shard: int, client: Client, group_id: str, kept: Mapping[Place, StoredOffset]) -> Outcome:
         """Write these positions, which the core has allowed, in the client's name. Where they come into the log the
         core knows of it before whoever waits here."""
-        made = await here_or_off_the_loop(lambda: Measured(entries(group_id, kept)), len(kept))
         if not self._owner.takes(shard):
             return Outcome(NOT_COORDINATOR)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         token = next(self._tokens)
         self._waiting[token] = Written(shard, client, group_id, kept, outcome)
-        self._owner.step(ev.AppendTxn(shard, token, client, made, made.size))
+        try:
+            made = await here_or_off_the_loop(lambda: Measured(entries(group_id, kept)), len(kept))
+        except BaseException:
+            self._waiting.pop(token, None)
+            raise
+        if token in self._waiting:  # else the shard has gone meanwhile, and with it what the core has allowed
+            self._owner.step(ev.AppendTxn(shard, token, client, made, made.size))
         return await outcome
 
     def gone(self, shard: int) -> None:

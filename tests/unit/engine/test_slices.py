@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -150,5 +150,31 @@ def test_e2_many_positions_of_a_client_s_transaction_are_made_in_threads(monkeyp
                 outcome = await node.owning.transactions.append(0, client, "g", kept)
                 assert outcome.code == 0, outcome
         assert here == {"records": {False}, "batch": {False}}
+
+    asyncio.run(story())
+
+
+def test_e2_what_the_core_of_before_has_allowed_is_not_written_once_its_shard_is_taken_anew() -> None:
+    """Making many records takes a while."""
+
+    class Owner:
+        stepped: ClassVar[list[Any]] = []
+
+        def takes(self, shard: int) -> bool:
+            return True
+
+        def step(self, event: Any) -> None:
+            self.stepped.append(event)
+
+    async def story() -> None:
+        owner: Any = Owner()
+        nobody: Any = None
+        writing_them = transactions.Transactions(owner, nobody, nobody, "t", lambda: 0)
+        kept = {("t", number): StoredOffset(number, -1, "", 0) for number in range(1_500)}
+        appending = asyncio.create_task(writing_them.append(0, Client("app", Producer(5, 0)), "g", kept))
+        await asyncio.sleep(0)
+        writing_them.gone(0)
+        assert (await appending).code == 16
+        assert owner.stepped == []
 
     asyncio.run(story())

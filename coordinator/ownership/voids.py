@@ -42,7 +42,8 @@ class Replay:
     operator has said of the log last; None: nothing.
     """
 
-    __slots__ = ("accepted", "before", "owner", "owners", "pending", "position", "to_repair", "unfenced", "voids")
+    __slots__ = ("_waiting_for", "accepted", "before", "owner", "owners", "pending", "position", "to_repair",
+                 "unfenced", "voids")  # fmt: skip
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -53,6 +54,8 @@ class Replay:
         self.voids = 0
         self.to_repair: dict[bytes, int] = {}
         self.pending: dict[int, dict[bytes, Record]] = {}
+        self._waiting_for: dict[bytes, set[int]] = {}
+        """The same by key: a log has many records, and at times many transactions at once."""
         self.accepted: Accepted | None = None
 
     def take(self, batch: Seen) -> Sequence[Record]:
@@ -67,7 +70,10 @@ class Replay:
             if not records:  # all that a cleaner left of one, which may have ended long ago
                 return ()
             waiting = self.pending.setdefault(batch.producer.id, {})
-            waiting.update((record.key, record) for record in records if record.key is not None)
+            for record in records:
+                if record.key is not None:
+                    waiting[record.key] = record
+                    self._waiting_for.setdefault(record.key, set()).add(batch.producer.id)
             return ()
         if records and (records[0].key or b"")[:1] == b"\xff":
             records = self._own(batch)
@@ -104,6 +110,8 @@ class Replay:
 
     def _ended(self, producer_id: int, *, committed: bool) -> Sequence[Record]:
         ended = self.pending.pop(producer_id, {})
+        for key in ended:
+            self._waits_no_more(key, producer_id)
         if not committed:
             return ()
         records = sorted(ended.values(), key=lambda record: record.offset)
@@ -118,14 +126,21 @@ class Replay:
                 continue
             if self.to_repair.get(key, record.offset) < record.offset:
                 del self.to_repair[key]
-            for waiting in self.pending.values():
-                if key in waiting and waiting[key].offset < record.offset:
-                    del waiting[key]
+            for producer_id in tuple(self._waiting_for.get(key, ())):
+                if self.pending[producer_id][key].offset < record.offset:
+                    del self.pending[producer_id][key]
+                    self._waits_no_more(key, producer_id)
+
+    def _waits_no_more(self, key: bytes, producer_id: int) -> None:
+        left = self._waiting_for[key]
+        left.discard(producer_id)
+        if not left:
+            del self._waiting_for[key]
 
     def must_repair(self) -> list[bytes]:
         """S7: keys to be written again. One that a transaction waits for is left for later: what is written now would
         be newer than the transaction's."""
-        return [key for key in self.to_repair if not any(key in waiting for waiting in self.pending.values())]
+        return [key for key in self.to_repair if key not in self._waiting_for]
 
 
 class Truth:

@@ -38,7 +38,8 @@ class LogHandlers:
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
-        self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
+        self.list_offsets, self.list_offsets_now = offsets.list_offsets, offsets.list_offsets_now
+        self.init_producer_id = offsets.init_producer_id
         self.offset_for_leader_epoch = EpochHandlers(requests).offset_for_leader_epoch
         metadata = (
             MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)

@@ -1,14 +1,14 @@
 """ListOffsets and InitProducerId: where a log begins and ends, and who may write to it without repeating itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, check_replica, no_transactions
 from muster.coordinator.kafka.log.records import READ_COMMITTED, partitions
 from muster.storage.broker.epochs import check_epoch
-from muster.storage.broker.in_turns import at_once_or_off_the_loop
+from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
 from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
@@ -16,6 +16,10 @@ from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_
 LEADER_NOT_AVAILABLE: Final = 5
 NOT_AVAILABLE_SINCE: Final = 5
 """The first version of ListOffsets that has OFFSET_NOT_AVAILABLE (KIP-207)."""
+
+
+Asked: TypeAlias = tuple[Any, Any]
+"""A topic of the request, and one of its partitions."""
 
 
 class Beginning(NamedTuple):
@@ -61,24 +65,34 @@ class OffsetHandlers:
     def __init__(self, requests: LogRequests) -> None:
         self._requests = requests
 
+    def list_offsets_now(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer | None:
+        """The answer to what logs know without a search, of a few partitions: so ask readers, and who measures lag."""
+        asked = list(partitions(request.topics, "partitions"))
+        if len(asked) > AT_ONCE or not all(is_known(part.timestamp) for _, part in asked):
+            return None
+        look = self._look(request, call.api_version)
+        return listed_as(request, asked, map(look, asked))
+
     async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
-        committed = request.isolation_level == READ_COMMITTED
-        answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
         asked = list(partitions(request.topics, "partitions"))
+        look = self._look(request, call.api_version)
+        return listed_as(
+            request, asked, await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
+        )
+
+    def _look(self, request: Any, version: int) -> Callable[[Asked], ListedPartition]:
+        """What looks one partition up."""
+        committed = request.isolation_level == READ_COMMITTED
         refusal = check_replica(request.replica_id)
 
-        def look(one: tuple[Any, Any]) -> ListedPartition:
+        def look(one: Asked) -> ListedPartition:
+            topic, part = one
             if refusal is not None:
-                return ListedPartition(one[1].partition_index, refusal.code)
-            topic, part = one[0].name, one[1]
-            version = call.api_version
-            return self._listed(topic, part, committed, version) if version else self._beginnings(topic, part)
+                return ListedPartition(part.partition_index, refusal.code)
+            return self._listed(topic.name, part, committed, version) if version else self._beginnings(topic.name, part)
 
-        listed = await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
-        for (topic, _), found in zip(asked, listed, strict=True):
-            answer[topic.name].partitions.append(found)
-        return ListOffsetsAnswer(list(answer.values()))
+        return look
 
     def _listed(self, topic: str, part: Any, committed: bool, version: int) -> ListedPartition:
         index = part.partition_index
@@ -129,3 +143,11 @@ class OffsetHandlers:
         except StorageError as error:
             return InitProducerIdAnswer(error.code)
         return InitProducerIdAnswer(0, producer_id, epoch)
+
+
+def listed_as(request: Any, asked: Sequence[Asked], found: Iterable[ListedPartition]) -> ListOffsetsAnswer:
+    """What was found, topic by topic."""
+    answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
+    for (topic, _), listed in zip(asked, found, strict=True):
+        answer[topic.name].partitions.append(listed)
+    return ListOffsetsAnswer(list(answer.values()))

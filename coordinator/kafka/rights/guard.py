@@ -53,7 +53,7 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
 FULL_ROWS: Final = frozenset({"CreateAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
 """Whose rows take ten times as long as a name does."""
 
-GO_THE_LONG_WAY: Final = frozenset({"Produce", "Fetch"})
+GO_THE_LONG_WAY: Final = frozenset({"Produce", "Fetch", "ListOffsets"})
 """Those whose handlers have a long way beside the short one. A large commit stays in its place before the next one."""
 
 

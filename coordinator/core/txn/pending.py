@@ -23,31 +23,36 @@ OfGroups: TypeAlias = dict[str, dict[Place, tuple[Waiting, ...]]]
 
 @dataclass(slots=True)
 class Pending:
-    """Of one shard. of: by producer id. writing: by request, what may be in the log any moment."""
+    """Of one shard. of: by producer id. writing: by request, what may be in the log any moment.
+
+    There may be many of either at once, and each commit asks: who waits in a group, and how much there is, is kept.
+    """
 
     of: dict[int, OfGroups] = field(default_factory=dict)
     writing: dict[RequestId, tuple[str, frozenset[Place]]] = field(default_factory=dict)
+    _in_group: dict[str, set[int]] = field(default_factory=dict)
+    _count: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.of or self.writing)
 
     def __len__(self) -> int:
         """Positions."""
-        all_groups = (offsets for groups in self.of.values() for offsets in groups.values())
-        waiting = sum(len(each) for offsets in all_groups for each in offsets.values())
-        return waiting + sum(len(places) for _, places in self.writing.values())
+        return self._count + sum(len(places) for _, places in self.writing.values())
 
     def unstable(self, group_id: str) -> set[Place]:
         """Whose committed position may not be the last word."""
-        found = {place for groups in self.of.values() for place in groups.get(group_id, ())}
+        found = self.of_group(group_id)
         return found.union(*(places for group, places in self.writing.values() if group == group_id))
 
     def of_group(self, group_id: str) -> set[Place]:
         """What is in the log, and waits."""
-        return {place for groups in self.of.values() for place in groups.get(group_id, ())}
+        return {place for producer_id in self._in_group.get(group_id, ()) for place in self.of[producer_id][group_id]}
 
     def written(self, producer_id: int, group_id: str, offsets: Mapping[Place, StoredOffset], at: int) -> None:
         waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
+        self._in_group.setdefault(group_id, set()).add(producer_id)
+        self._count += len(offsets)
         for number, (place, value) in enumerate(offsets.items()):
             waiting[place] = (*waiting.get(place, ()), Waiting(value, at + number))
 
@@ -55,23 +60,36 @@ class Pending:
         """What waited for this producer, at places before that offset, and does so no longer: the newest of each."""
         ended: dict[str, dict[Place, Waiting]] = {}
         for group_id, offsets in self.of.pop(producer_id, {}).items():
+            left: dict[Place, tuple[Waiting, ...]] = {}
             for place, each in offsets.items():
                 if over := [one for one in each if one.at < before]:
                     ended.setdefault(group_id, {})[place] = over[-1]
-                if left := each[len(over) :]:
-                    self.of.setdefault(producer_id, {}).setdefault(group_id, {})[place] = left
+                    self._count -= len(over)
+                if rest := each[len(over) :]:
+                    left[place] = rest
+            if left:
+                self.of.setdefault(producer_id, {})[group_id] = left
+            else:
+                self._is_out(producer_id, group_id)
         return ended
+
+    def _is_out(self, producer_id: int, group_id: str) -> None:
+        there = self._in_group[group_id]
+        there.discard(producer_id)
+        if not there:
+            del self._in_group[group_id]
 
     def overtaken(self, group_id: str, places: Mapping[Place, int] | Iterable[Place]) -> None:
         """These were written anew, behind all that waits; or, where offsets are told, behind what is before those. What
         waits for its marker comes to nothing then: a cleaned log has the later record of a key only."""
         befores = places if isinstance(places, Mapping) else None
-        for groups in self.of.values():
-            waiting = groups.get(group_id)
+        for producer_id in self._in_group.get(group_id, ()):
+            waiting = self.of[producer_id][group_id]
             for place in places if waiting else ():
-                assert waiting is not None
                 before = 0 if befores is None else befores[place]
-                left = tuple(each for each in waiting.pop(place, ()) if befores is not None and each.at >= before)
+                each = waiting.pop(place, ())
+                left = tuple(one for one in each if befores is not None and one.at >= before)
+                self._count -= len(each) - len(left)
                 if left:
                     waiting[place] = left
 

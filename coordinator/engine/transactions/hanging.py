@@ -61,6 +61,7 @@ def sentence(hanging: list[Waiting], now_ms: int) -> str:
     more = f" and {len(hanging) - NAMED} more" if len(hanging) > NAMED else ""
     return (
         f"transactions of clients wait for their end: {named}{more}; until then members that want stable positions "
-        "wait, too. Kafka ends each after its transaction.timeout.ms; `kafka-transactions.sh find-hanging` and `abort` "
-        "are for those that it does not"
+        "wait, too. Kafka ends each after its transaction.timeout.ms; "
+        "`kafka-transactions.sh find-hanging` and `abort`, "
+        "asked at the brokers themselves, are for those that it does not"
     )

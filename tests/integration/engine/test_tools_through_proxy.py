@@ -1,6 +1,7 @@
 """Kafka's own command line tools whose --bootstrap-server is a node over that Kafka (13.7): what passes, and what is
 told of what does not. docs/over-your-kafka.md has the same as a table."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from muster.coordinator.bench.kafka.broker import KAFKA
 from muster.coordinator.bench.kafka.maven import NotFetched, jars
 from tests.interop.peers import HERE
+from tests.support.engine.late_writes import UNSTABLE, LateWrites
 from tests.support.engine.proxy_nodes import ProxyNodes, proxy_nodes
 from tests.support.engine.served import make_topics
 from tests.support.kafka.stage import stage
@@ -209,6 +212,52 @@ def test_what_is_asked_of_every_node_is_told_once(tools: Tools) -> None:
     assert log_dirs.count('/logs"') == 1
     assert log_dirs.count('"none"') == len(tools.nodes.nodes)
     assert "Cluster ID" in cluster
+
+
+VERIFIES: Final = "transaction.partition.verification.enable"
+INVALID_TXN_STATE: Final = 48
+
+
+def verify(kafka: str, how: AlterConfigOpType) -> None:
+    """SET: no more, DELETE: again, as by default."""
+    changed = ConfigEntry(VERIFIES, "false", incremental_operation=how)
+    broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[changed])
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.incremental_alter_configs([broker])[broker].result(TOOL_S)
+
+
+def late_write(nodes: ProxyNodes, group: str) -> tuple[LateWrites, int]:
+    """Positions that come to a transaction which their client has aborted, and the code that they are answered with."""
+    writes = LateWrites(nodes, group, "of-late")
+
+    async def story() -> int:
+        await writes.begin()
+        await writes.put_in()
+        assert await writes.commit(5) == 0
+        await writes.abort()
+        return await writes.commit(9)
+
+    return writes, asyncio.run(story())
+
+
+def test_a_transaction_that_hangs_is_found_and_aborted_at_the_brokers(tools: Tools) -> None:
+    """As brokers before 3.6 are: they take what comes to a transaction that is over (KIP-890)."""
+    make_topics(tools.nodes.kafka, {"of-late": 1})
+    assert late_write(tools.nodes, "late-and-refused")[1] == INVALID_TXN_STATE
+    verify(tools.nodes.kafka, AlterConfigOpType.SET)
+    try:
+        writes, code = late_write(tools.nodes, "late")
+    finally:
+        verify(tools.nodes.kafka, AlterConfigOpType.DELETE)
+    assert code == 0
+    assert asyncio.run(writes.position())[0] == UNSTABLE
+    state = ("--topic", "tools.state")
+    [found] = well(tools.run((TRANSACTIONS, *tools.at(), "find-hanging", *state, "--max-transaction-timeout", "0")))
+    [row] = [line.split() for line in found.splitlines() if line.startswith(state[1])]
+    broker, place = ("--bootstrap-server", tools.nodes.kafka), (*state, "--partition", row[1], "--start-offset", row[5])
+    through, itself = tools.run((TRANSACTIONS, *tools.at(), "abort", *place), (TRANSACTIONS, *broker, "abort", *place))
+    assert (through.code, itself.code) == (1, 0), f"{through.text}\n{itself.text}"
+    until(lambda: asyncio.run(writes.position()) == (0, -1), tools.nodes.log_tail)
 
 
 def test_what_does_not_pass_says_so(tools: Tools, tmp_path: Path) -> None:

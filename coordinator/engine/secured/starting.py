@@ -8,7 +8,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.coordinator.engine.starting import FIRST_S, UNKNOWN_TOPIC, Unusable, Wanted, check, has_leaders, make_topic
+from muster.coordinator.engine.starting import (
+    FIRST_S,
+    UNKNOWN_TOPIC,
+    Unusable,
+    Wanted,
+    check,
+    comes,
+    has_leaders,
+    make_topic,
+)
 from muster.coordinator.engine.state.marks import Marks
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import FENCED, WAIT_FOR_COORDINATOR, Refused, UpstreamError, named_code
@@ -55,13 +64,13 @@ async def prepared(
     wanted = Wanted(topic, 1, replication, id_base)
     seen = (await upstream.refresh([topic])).topics.get(topic)
     missing = seen is None or seen.code == UNKNOWN_TOPIC
-    if missing and not new:
+    if missing and not new and not await comes(upstream, wanted):
         raise Unusable(
             f"the upstream has no topic {topic}, where it is kept who may do what, though its groups are there; {CURE}"
         )
-    if missing:
+    if missing and new:
         await make_topic(upstream, wanted, CONFIGS)
-    elif seen is not None and seen.code:
+    elif not missing and seen is not None and seen.code:
         raise Refused(f"asking for the topic {topic}", seen.code)
     await has_leaders(upstream, wanted)
     if (parts := len(upstream.view.topics[topic].parts)) != 1:

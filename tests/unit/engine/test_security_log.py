@@ -195,6 +195,29 @@ def test_a_topic_that_is_missing_is_made_where_all_is_new_and_else_refused() -> 
     run(story)
 
 
+def test_a_broker_that_is_behind_is_not_believed_at_once() -> None:
+    """One that has just begun knows no topic. The node ended, and told to make the lists anew, empty."""
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.prepare(new=True)
+        answers = nodes.topic._broker.answers
+        real, behind = answers["Metadata"], 2
+
+        def told(request: Any) -> Any:
+            nonlocal behind
+            answer = real(request)
+            if behind:
+                behind -= 1
+                answer.topics[0].error_code, answer.topics[0].partitions = 3, []
+            return answer
+
+        answers["Metadata"] = told
+        await nodes.prepare(new=False)
+        assert not behind
+
+    run(story)
+
+
 def test_an_empty_topic_is_refused() -> None:
     async def story(nodes: Nodes) -> None:
         nodes.topic.exists = True

@@ -25,6 +25,7 @@ from muster.coordinator.engine.upstream.errors import (
 )
 from muster.coordinator.engine.upstream.records import OUT_OF_RANGE, again
 from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.ownership.client_writes import SURELY_NOT
 from muster.coordinator.ownership.facts import NewRecord, Owner, Producer, Record, owner_record
 from muster.coordinator.ownership.voids import Replay
 from muster.storage.errors import StorageError
@@ -266,7 +267,9 @@ class SecurityLog:
                 if written.code == DUPLICATE and written.offset != UNTOLD:
                     return written.offset
                 raise Superseded
-            if written.code not in WAIT_FOR_LEADER:
+            if written.code in SURELY_NOT:
                 raise Refused(f"writing to {self.topic}", written.code, written.detail)
+            if written.code not in WAIT_FOR_LEADER:
+                raise UpstreamError(f"writing to {self.topic}: the upstream says {named_code(written.code)}")
             self.why = f"the upstream says {named_code(written.code)}"
             await self._pause()

@@ -126,7 +126,7 @@ class UpstreamStore(SecurityStore):
 
     def _take(self, records: Sequence[Record]) -> None:
         """Raises Unreadable: what this version cannot read would leave it without knowing who may do what."""
-        self._in_force([decode(record.key or b"", record.value) for record in records])
+        self._in_force([change for record in records if (change := change_of(record)) is not None])
 
     def _unusable(self, error: Exception) -> SecurityDamaged:
         if isinstance(error, Damaged):
@@ -137,9 +137,13 @@ class UpstreamStore(SecurityStore):
         )
 
     def _truth(self, key: bytes) -> bytes | None:
-        change = decode(key, None)
-        value = self.state.value(change.key)
-        return None if value is None else encode(Change(change.key, value))[1]
+        """Of what nobody can read there is none."""
+        try:
+            changed = decode(key, None).key
+        except Unreadable:
+            return None
+        value = self.state.value(changed)
+        return None if value is None else encode(Change(changed, value))[1]
 
     def _passed_over(self, count: int) -> None:
         log.warning(
@@ -193,6 +197,16 @@ class UpstreamStore(SecurityStore):
                 raise StorageError(f"{topic} was not changed: {error}") from error
             except UpstreamError as error:
                 raise NotInTime(f"whether {topic} was changed is not known: {error}") from error
+
+
+def change_of(record: Record) -> Change | None:
+    """None: what nobody can read is taken back. Raises Unreadable."""
+    try:
+        return decode(record.key or b"", record.value)
+    except Unreadable:
+        if record.value is None:
+            return None
+        raise
 
 
 class Ended(Exception):

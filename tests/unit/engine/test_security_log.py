@@ -16,8 +16,9 @@ from muster.coordinator.security.facts import AclKey, Change
 from muster.coordinator.security.records import encode
 from muster.coordinator.server.engined import rights_store
 from muster.coordinator.server.engined.rights_store import BEGUN, UpstreamStore
-from muster.coordinator.server.security.store import Overtaken, SecurityDamaged, Unavailable
+from muster.coordinator.server.security.store import NotInTime, Overtaken, SecurityDamaged, Unavailable
 from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_written
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
@@ -177,6 +178,43 @@ def test_what_a_stranger_writes_does_not_count_and_is_taken_back() -> None:
         ]
         assert (key, None) in written[-2:], "what it hid, and what it claimed, is written again"
         assert dict(written[-2:])[hides] is not None
+
+    run(story)
+
+
+def test_what_a_stranger_writes_that_nobody_can_read_is_taken_back_too() -> None:
+    """Nobody could change anything any more: whoever owns the log first mends it."""
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.know()
+        one, two = nodes.stores
+        await change(one, may("alice"))
+        nodes.topic.parts[0].append(encode_written([(b"[1]", b"{}", None)], 1, producer=(9, 0, 0)))
+        await change(two, may("bob"))
+        await until(lambda: users(one) == users(two) == {"alice", "bob"})
+        late = nodes.store(0)
+        await late.know(nodes.failed.append)
+        late.stop()
+        assert nodes.failed == []
+
+    run(story)
+
+
+@pytest.mark.parametrize(("code", "sure"), [(29, True), (10, True), (-1, False), (134, False)])
+def test_of_a_code_that_nobody_knows_nor_is_it_known_whether_it_was_changed(code: int, sure: bool) -> None:
+    """The broker may have appended it: "was not changed" was not true then."""
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.know()
+        one = nodes.stores[0]
+        await change(one, may("alice"))
+        nodes.topic.codes.append(code)
+        with pytest.raises(StorageError) as told:
+            await change(one, may("bob"))
+        assert isinstance(told.value, NotInTime) is not sure
+        assert ("was not changed" in str(told.value)) is sure
+        await change(one, may("carol"))
+        assert users(one) == {"alice", "carol"}
 
     run(story)
 

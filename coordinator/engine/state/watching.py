@@ -5,14 +5,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+import structlog
+
 from muster.coordinator.engine.running import Running
 from muster.coordinator.engine.starting import Wanted
 from muster.coordinator.engine.state.marks import Marks, id_text
 from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.errors import UpstreamError
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.topics_seen import Topic
+
+log = structlog.get_logger("muster.engine")
 
 AGAIN: Final = "`muster engine init --again` says that it counts, once you have looked"
 
@@ -39,7 +43,7 @@ class StateTopic:
         self._now_ms, self._refresh_ms, self._mark_ms = now_ms, refresh_ms, mark_ms
         self._mine: Topic | None = None
         self._marked_ms: int | None = None
-        self._lost = ""
+        self._lost = self._refused = ""
         self._changed = asyncio.Event()
         self._running = Running(on_bug)
 
@@ -54,11 +58,26 @@ class StateTopic:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            with suppress(UpstreamError):  # asked again
+            try:
                 await self._look()
+            except UpstreamError as error:  # asked again
+                self._tell_refusal(error)
+            else:
+                self._refused = ""
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._refresh_ms / 1_000):
                     await self._changed.wait()
+
+    def _tell_refusal(self, error: UpstreamError) -> None:
+        """That nobody answers is told elsewhere; that a right is missing is not, where shards have theirs. Once."""
+        if isinstance(error, Refused) and error.code not in WAIT_FOR_COORDINATOR and str(error) != self._refused:
+            self._refused = str(error)
+            log.warning(
+                f"the upstream does not remember the state topic {self._wanted.topic}: where it is deleted, a node "
+                "that starts would make it anew, empty; `muster engine acls` prints what Muster's login has to be "
+                "allowed",
+                why=self._refused,
+            )
 
     async def _look(self) -> None:
         found = self._topics.topic(self._wanted.topic)

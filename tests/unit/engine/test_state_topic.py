@@ -2,19 +2,24 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.engine import starting
 from muster.coordinator.engine.starting import Unusable, Wanted, usable
 from muster.coordinator.engine.state.marks import id_text
+from muster.coordinator.engine.state.watching import StateTopic as Looks
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.reach import Reach
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.ownership.topics_seen import Topic
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
+from tests.support.kafka.memory_node import until
 
 SHARDS = 2
 WANTED = Wanted("muster.state", SHARDS, 3, 1_000_000)
@@ -92,3 +97,32 @@ def test_while_transactional_ids_have_no_coordinator_a_topic_that_is_there_is_ta
     monkeypatch.setattr(starting, "FIRST_S", 0.0)
     with pytest.raises(UpstreamError, match="COORDINATOR_NOT_AVAILABLE"):
         started(away, exists=False)
+
+
+def test_that_it_cannot_be_remembered_for_want_of_a_right_is_said_once() -> None:
+    """It went without a word: the node that started after the topic was deleted made it anew, empty."""
+    asked: list[Any] = []
+
+    def refuse(request: Any) -> Any:
+        asked.append(request)
+        return struct("InitProducerIdResponse")(error_code=53)
+
+    async def story() -> None:
+        async with UpstreamBroker() as broker:
+            StateTopic(broker, "muster.state", SHARDS)
+            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            broker.answers["InitProducerId"] = refuse
+            topics: Any = SimpleNamespace(
+                topic=lambda name: Topic(b"muster.state".ljust(16, b"\0"), SHARDS), on_change=lambda changed: None
+            )
+            looks = Looks(upstream, topics, WANTED, tell=print, now_ms=lambda: 0, refresh_ms=1, mark_ms=1_000)
+            looks.start()
+            await until(lambda: len(asked) > 3)
+            await looks.stop()
+            upstream.close()
+
+    with capture_logs() as logged:
+        asyncio.run(story())
+    (line,) = logged
+    assert "`muster engine acls` prints" in line["event"]
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED (53)" in line["why"]

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 ConnectText = NewType("ConnectText", str)
@@ -105,7 +106,8 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def told_address(advertised: str, listener: str, bound_port: int, protocols: Collection[str] = WITHOUT_SASL) -> Address:
+@lru_cache(maxsize=64)  # It is asked with each answer that tells where this node is.
+def told_address(advertised: str, listener: str, bound_port: int, protocols: tuple[str, ...] = WITHOUT_SASL) -> Address:
     """Where clients are told to connect. The port that was bound stands in for an advertised port 0, as in Kafka.
 
     >>> told_address("SSL://muster.example:0", "SSL://0.0.0.0:0", 4711)

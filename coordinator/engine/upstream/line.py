@@ -16,6 +16,8 @@ from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, Failures, body_of
 
 MOST_UNDER_WAY: Final = 64
+MOST_WAITING: Final = 10_000
+"""Those that are under way, and those that wait until they may be."""
 MOST_REQUEST_BYTES: Final = 64 << 20
 MOST_ANSWER_BYTES: Final = 64 << 20
 """Of one answer: a fetch asks for a few MB, but a single batch comes whole, however large."""
@@ -38,6 +40,8 @@ class Line(ClientConnection[UpstreamError]):
         self.stale_s: float | None = None
         """From when on, by the loop's clock, another one is to be made: the login ends soon (KIP-368)."""
         self._closes = False
+        self._room = asyncio.Semaphore(MOST_UNDER_WAY)
+        self._waiting = 0
 
     @classmethod
     async def opened(cls, address: Address, reach: Reach) -> Self:
@@ -97,11 +101,18 @@ class Line(ClientConnection[UpstreamError]):
         return self.read(api, version, await self.ask_in(version, api, request, deadline_s))
 
     async def ask_in(self, version: int, api: str, request: object, deadline_s: float) -> Frame:
-        """The answer's bytes, header included; see `exchange`."""
+        """The answer's bytes, header included; see `exchange`. It leaves once there is room: many clients may want the
+        same broker asked at once, and what was not sent is not to look as if nobody knew what became of it."""
+        if self._waiting >= MOST_WAITING:
+            raise UpstreamError(f"{self._waiting} requests wait for {self.other_end}; at most so many may")
+        self._waiting += 1
         try:
-            return await self.exchange(SPOKEN[api].key, api, version, request, deadline_s)
+            async with self._room:
+                return await self.exchange(SPOKEN[api].key, api, version, request, deadline_s)
         except Unencodable as error:
             raise UpstreamError(f"{api} {version} cannot say this: {error}") from error
+        finally:
+            self._waiting -= 1
 
     def read(self, api: str, version: int, frame: Frame) -> Any:
         try:

@@ -9,6 +9,7 @@ import pytest
 from scramp import ScramMechanism
 
 from muster.coordinator.config import Address
+from muster.coordinator.engine.upstream import line as line_module
 from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
 from muster.coordinator.engine.upstream.greeting import connected
 from muster.coordinator.engine.upstream.line import MOST_ANSWER_BYTES, MOST_GREETING_BYTES, MOST_UNDER_WAY, Line
@@ -16,6 +17,7 @@ from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
 from muster.coordinator.kafka.codec.codec import encode, struct
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.support import certificates
+from tests.support.kafka.memory_node import until
 
 BEAT = struct("HeartbeatRequest")(group_id="g", member_id="m", generation_id=1)
 WELL = struct("HeartbeatResponse")()
@@ -146,16 +148,39 @@ def test_a_frame_that_is_too_long_is_refused_by_its_length() -> None:
     assert MOST_ANSWER_BYTES > MOST_GREETING_BYTES, "more is taken once we are in"
 
 
-def test_no_more_requests_than_so_many_are_under_way() -> None:
+def test_no_more_requests_than_so_many_are_under_way_and_the_next_one_leaves_when_there_is_room() -> None:
+    async def story() -> None:
+        answers = asyncio.Event()
+
+        async def answered(request: Any) -> Any:
+            await answers.wait()
+            return struct("HeartbeatResponse")()
+
+        async with UpstreamBroker({"Heartbeat": answered}) as broker:
+            line = await to(broker)
+            asked = [asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 2)]
+            await until(lambda: len(broker.of("Heartbeat")) == 1)
+            assert line.under_way == MOST_UNDER_WAY
+            answers.set()
+            assert len(await asyncio.gather(*asked)) == MOST_UNDER_WAY + 2
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_room_fails_with_the_connection_and_no_more_wait_than_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_module, "MOST_WAITING", MOST_UNDER_WAY + 1)
+
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: SILENCE}) as broker:
             line = await to(broker)
-            asked = [asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY)]
+            asked = [asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 1)]
             await asyncio.sleep(0)
-            with pytest.raises(UpstreamError, match="are under way; at most so many may be"):
+            with pytest.raises(UpstreamError, match=r"requests wait for 127\.0\.0\.1:.*; at most so many may"):
                 await line.ask("Heartbeat", BEAT, 5)
             line.close()
-            await asyncio.gather(*asked, return_exceptions=True)
+            assert all(isinstance(each, Unreached) for each in await asyncio.gather(*asked, return_exceptions=True))
 
     asyncio.run(story())
 

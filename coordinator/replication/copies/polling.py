@@ -55,25 +55,18 @@ class Polling:
         self._learned = learned
         self._broke = broke
         self._heard = heard
-        self._asking: asyncio.Task[bool] | None = None
+        self._asking: asyncio.Task[ClusterState] | None = None
         self._offline: dict[TopicPartition, str] = {}
         """What is offline here, as far as the log of this node has it."""
 
     async def run(self) -> None:
         while True:
-            self._asking = asyncio.get_running_loop().create_task(self.once())
-            try:
-                soon = await self._asking
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                soon = True  # it was asked of who is the controller no more
-            if not soon:
+            if not await self.once():
                 await asyncio.sleep(RETRY_S)
 
     def look_again(self) -> None:
-        """Another node is the controller: what the one before was asked, which may stand still, is not waited for."""
+        """Another node is the controller: what the one before was asked, which may stand still, is not waited for. What
+        it has answered is taken in to the end: the image has all of it already, and it is not told again."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -88,11 +81,17 @@ class Polling:
         offline = tuple(
             Offline(topic_id, place.partition, why) for place, (topic_id, why) in sorted(self._replicas.offline.items())
         )
+        asking = self._asking = asyncio.get_running_loop().create_task(self._answer(controller, epoch, offline))
         try:
-            answer = await self._answer(controller, epoch, offline)
+            answer = await asking
         except LinkError:
             self._broke(controller)
             return False
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return True  # it was asked of who is the controller no more
         return await self._take(answer, epoch)
 
     async def _answer(self, controller: int, epoch: int, offline: tuple[Offline, ...]) -> ClusterState:

@@ -25,12 +25,15 @@ def side_on(broker: Broker) -> ClusterSide:
     return ClusterSide.open(broker, NodeDoor(Address("127.0.0.1", 0)), ClusterSettings(), calling, around)
 
 
-def changes_of(side: ClusterSide, sequence: int, epoch: int, leader: int) -> Changes:
+def answer_of(sequence: int, epoch: int, leader: int) -> ClusterState:
     views = {number: PartitionView(leader, epoch, epoch, (1, 2), (), (1, 2)) for number in range(UNITS)}
     nodes = tuple(NodeView(each, each * 10, NodeStatus.LIVE) for each in (1, 2))
     topic = TopicView(b"i" * 16, "orders", {}, views)
-    answer = ClusterState(epoch=1, sequence=sequence, full=sequence == 1, nodes=nodes, topics=(topic,))
-    changes = side.image.apply(answer)
+    return ClusterState(epoch=1, sequence=sequence, full=sequence == 1, nodes=nodes, topics=(topic,))
+
+
+def changes_of(side: ClusterSide, sequence: int, epoch: int, leader: int) -> Changes:
+    changes = side.image.apply(answer_of(sequence, epoch, leader))
     assert changes is not None
     return changes
 
@@ -75,6 +78,50 @@ def test_an_epoch_that_begins_by_the_way_is_written_down_before_it_is_led() -> N
         await side._learned(changes_of(side, 1, 7, leader=1))
         assert all(broker.log("orders", number).epochs.at(0) == 7 for number in range(UNITS))
         assert side.replicas.leaders[TopicPartition("orders", UNITS - 1)].epoch == 7
+        side._flushing.abandon()
+        side._fetching.stop()
+        side._altering.stop()
+
+    asyncio.run(story())
+
+
+def test_a_controller_that_goes_while_much_is_taken_in_takes_nothing_of_it_away() -> None:
+    """The image has it already: no later answer would tell it again."""
+
+    async def story() -> None:
+        side = side_on(open_broker(MemoryFiles()))
+        side.replicas.registered(10)
+        heard: list[Changes] = []
+        side.on_learned(heard.append)
+        controllers = [7, 8]
+        asked = asyncio.Queue[int]()
+
+        class Links:
+            async def to(self, node: int) -> "Links":
+                asked.put_nowait(node)
+                return self
+
+            async def cluster_state(self, *about: object, **how: object) -> ClusterState:
+                if len(controllers) == 1:
+                    await asyncio.Event().wait()
+                return answer_of(1, 1, leader=1)
+
+        def settled() -> None:
+            if 0 < len(side.replicas.leaders) < UNITS and len(controllers) == 2:
+                del controllers[0]
+                side.controller_changed()
+
+        side.on_settled(settled)
+        side._polling._links = Links()  # type: ignore[assignment]
+        side._polling._controller = lambda: controllers[0]
+        side._polling._node_epoch = lambda: 10
+        running = asyncio.create_task(side._polling.run())
+        async with asyncio.timeout(60):
+            assert [await asked.get(), await asked.get()] == [7, 8]
+        assert (len(side.replicas.leaders), len(heard)) == (UNITS, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
         side._flushing.abandon()
         side._fetching.stop()
         side._altering.stop()

@@ -1,6 +1,7 @@
 """Asks other nodes of a cluster at their gRPC doors, as any client does: what is set for groups, and what they tell
 of them."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,7 +13,7 @@ from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.core.effects import SettingsReply
 from muster.coordinator.core.events import AlterSettings, DescribeSettings
 from muster.coordinator.edge.cluster import FORWARDED, GRPC, Answer, Cluster, NodeAt, at
-from muster.coordinator.errors import ErrorCode, NotNow, NotThere
+from muster.coordinator.errors import ErrorCode, NotNow, NotThere, code_of
 from muster.coordinator.replication.asks_ends import AsksByDoor
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
     AlterGroupSettingsRequest,
@@ -42,13 +43,17 @@ class Channels:
         self._cluster = cluster
         self._credentials = credentials
         self._channels: dict[int, tuple[NodeAt, grpc.aio.Channel]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         for _, channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def to(self, node: int) -> grpc.aio.Channel | None:
+    def to(self, node: int) -> grpc.aio.Channel | None:
         """One for each node, for as long as it is where it was."""
         where = next((each for each in self._cluster.nodes(GRPC) if each.node_id == node), None)
         known = self._channels.get(node)
@@ -56,7 +61,7 @@ class Channels:
             return known[1]
         if known is not None:
             del self._channels[node]
-            await known[1].close()
+            self._let_go(known[1])
         if where is None:
             return None
         credentials = self._credentials()
@@ -67,6 +72,13 @@ class Channels:
         )
         self._channels[node] = where, channel
         return channel
+
+    def _let_go(self, channel: grpc.aio.Channel) -> None:
+        """Once what is under way by it is answered, or given up: one that is closed at once ends the tasks of those who
+        wait, as if they had been cancelled."""
+        task = asyncio.get_running_loop().create_task(channel.close(2 * PATIENCE_S))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 class AsksElsewhere:
@@ -83,7 +95,7 @@ class AsksElsewhere:
 
     async def settings(self, shard: int, event: DescribeSettings | AlterSettings) -> SettingsReply:
         node = self._cluster.coordinator(shard, GRPC)
-        channel = None if node is None or node.node_id == self._cluster.me else await self._channels.to(node.node_id)
+        channel = None if node is None or node.node_id == self._cluster.me else self._channels.to(node.node_id)
         if channel is None:
             return SettingsReply(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody coordinates this group right now; try again"
@@ -102,7 +114,7 @@ class AsksElsewhere:
         return settings_reply(said)
 
     async def forwarded(self, node: int, method: str, request: Message, answer: type[Answer]) -> Answer:
-        channel = await self._channels.to(node)
+        channel = self._channels.to(node)
         if channel is None:
             raise NotNow(f"node {node}, which coordinates the group, is gone; ask again")
         reads: Any = answer
@@ -131,7 +143,7 @@ def asked(event: DescribeSettings | AlterSettings) -> tuple[Message, type[Settin
 
 
 def settings_reply(answer: SettingsAnswer) -> SettingsReply:
-    code = ErrorCode(int(answer.error_code))
+    code = code_of(int(answer.error_code))
     return SettingsReply(
         ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_COORDINATOR else code,
         answer.error_message,

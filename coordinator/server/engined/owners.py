@@ -5,7 +5,7 @@ from typing import Any, Final
 import grpc
 
 from muster.coordinator.edge.cluster import Cluster
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, code_of
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest, ListGroupsResponse
 from muster.coordinator.server.clustered.asking import GROUPS, PATIENCE_S, AsksElsewhere, Channels
 
@@ -19,7 +19,7 @@ class AsksOwners(AsksElsewhere):
         super().__init__(cluster, channels, None)
 
     async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
-        channel = await self._channels.to(node)
+        channel = self._channels.to(node)
         if channel is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
         call: Any = channel.unary_unary(LIST, ListGroupsRequest.SerializeToString, ListGroupsResponse.FromString)
@@ -27,4 +27,4 @@ class AsksOwners(AsksElsewhere):
             said: ListGroupsResponse = await call(ListGroupsRequest(with_settings=True), timeout=PATIENCE_S)
         except grpc.aio.AioRpcError:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
-        return ErrorCode(int(said.error_code)), tuple(group.group_id for group in said.groups)
+        return code_of(int(said.error_code)), tuple(group.group_id for group in said.groups)

@@ -87,6 +87,8 @@ class Ledger:
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks = Tasks(failed)
+        self._unread = ""
+        """Why the copy here could not be read, the last time."""
 
     @property
     def waiting(self) -> int:
@@ -151,13 +153,21 @@ class Ledger:
         return PLACE in self._replicas.led or PLACE in self._replicas.copies
 
     async def explain(self, limit: int, topic: str = "") -> list[Told]:
-        """The last elections, the youngest first, as far as they are committed and known here."""
+        """The last elections, the youngest first, as far as they are committed and known here. Raises StorageError."""
         return await asyncio.to_thread(self._explain, limit, topic) if self.here else []
 
     async def cost(self, unit: TopicPartition, epoch: int) -> int:
         """Records that replicas of a unit cut because of the unclean election that began that epoch, as far as is known
-        here. What several nodes cut is one loss."""
-        return await asyncio.to_thread(self._cost, unit, epoch) if self.here else 0
+        here; none where the copy here cannot be read. What several nodes cut is one loss."""
+        try:
+            records = await asyncio.to_thread(self._cost, unit, epoch) if self.here else 0
+        except StorageError as error:
+            if self._unread != str(error):
+                log.warning("what unclean elections cost cannot be read here", error=str(error))
+            self._unread = str(error)
+            return 0
+        self._unread = ""
+        return records
 
     def _wait_for(self, record: Noted) -> None:
         if len(self._waiting) >= MOST_WAITING:

@@ -17,6 +17,7 @@ from muster.coordinator.server.clustered.touch import Heard
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.answers import error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.storage.errors import StorageError
 
 CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
 
@@ -57,7 +58,9 @@ class Elections(Protocol):
     @property
     def here(self) -> bool: ...
 
-    async def explain(self, limit: int, topic: str = ...) -> list[Told]: ...
+    async def explain(self, limit: int, topic: str = ...) -> list[Told]:
+        """Raises StorageError."""
+        ...
 
 
 class Shows(Protocol):
@@ -186,8 +189,14 @@ class ClusterService:
             )
             return answer
         limit = min(request.limit if request.limit > 0 else ELECTIONS_TOLD, MOST_ELECTIONS)
-        for told in await self._elections.explain(limit, request.topic):
-            described.election(answer.elections.add(), told)
+        try:
+            for told in await self._elections.explain(limit, request.topic):
+                described.election(answer.elections.add(), told)
+        except StorageError as error:
+            answer.error_code = error_code(ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer.error_message = (
+                f"this node's copy of the ledger of elections cannot be read: {error}; ask another node"
+            )
         return answer
 
     async def _drained(self) -> frozenset[int]:

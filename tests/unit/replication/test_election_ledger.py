@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.cluster.controller.effects import Clean, Note
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.image import Image, PartitionView, TopicView
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE, Ledger
@@ -21,7 +22,9 @@ from muster.coordinator.replication.elections.records import (
     record_of_lost,
     told,
 )
+from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, Cuts
 from muster.coordinator.replication.wire.words import Noted
+from muster.storage.errors import OffsetOutOfRange
 from tests.support.sides import Sides, unheard
 
 ORDERS = TopicPartition("orders-eu", 3)
@@ -179,5 +182,43 @@ def test_what_was_told_while_nobody_led_the_ledger_is_sent_once_somebody_does(tm
             assert [each.election.epoch for each in await first.side.elections.explain(5)] in ([], [8])
             leader = await sides.leader(PLACE)
             assert [each.election.epoch for each in await leader.side.elections.explain(5)] == [8]
+
+    asyncio.run(story())
+
+
+def test_a_copy_that_cannot_be_read_costs_its_node_nothing_but_the_figure() -> None:
+    """It is best effort: whoever looks for what elections cost does so for as long as the node lives."""
+
+    class Broker:
+        reads = 0
+
+        def start_offset(self, topic: str, partition: int) -> int:
+            return 0
+
+        def high_watermark(self, topic: str, partition: int) -> int:
+            return 5
+
+        def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> object:
+            self.reads += 1
+            raise OffsetOutOfRange("retention took it between two looks")
+
+    class Replicas:
+        led = (PLACE,)
+
+    async def story() -> None:
+        ledger, broker = alone(), Broker()
+        ledger._broker, ledger._replicas = broker, Replicas()  # type: ignore[assignment]
+        image = Image()
+        view = PartitionView(2, 8, 0, (1, 2), (), (1, 2), unclean_epoch=8)
+        image.topics[OFFSETS] = TopicView(b"o" * 16, OFFSETS, partitions={3: view})
+        cuts = Cuts(image, ledger.cost, lambda *found: True)
+        cuts.gained(3)
+        with capture_logs() as lines:
+            for _ in range(LOOKS_AFTER):
+                await cuts.look()
+        assert (broker.reads, cuts._due) == (LOOKS_AFTER, {})
+        assert [line["event"] for line in lines] == ["what unclean elections cost cannot be read here"]
+        with pytest.raises(OffsetOutOfRange):
+            await ledger.explain(10)
 
     asyncio.run(story())

@@ -12,6 +12,7 @@ from muster.coordinator.replication.elections.records import Election, Lost, Tol
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import cluster_service
 from muster.coordinator.server.dispatch import Call
+from muster.storage.errors import LogDamaged
 from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)
@@ -160,6 +161,18 @@ def test_a_node_without_a_copy_of_the_ledger_says_who_has_one() -> None:
     answer = ask(given.service.explain_elections(request, CALL))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert "ask one of the nodes [3, 4]" in answer.error_message
+
+
+def test_a_copy_of_the_ledger_that_cannot_be_read_is_said_to_be_that() -> None:
+    given = Given()
+
+    async def damaged(limit: int, topic: str = "") -> list[Told]:
+        raise LogDamaged("00.log", 7, 9, 3, 4, "its checksum is wrong")
+
+    given.explain = damaged  # type: ignore[method-assign]
+    answer = ask(given.service.explain_elections(pb.ExplainElectionsRequest(), CALL))
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert answer.error_message.startswith("this node's copy of the ledger of elections cannot be read: 00.log is dam")
 
 
 def test_a_node_that_is_cut_off_from_zookeeper_tells_at_once_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:

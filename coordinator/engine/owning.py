@@ -7,12 +7,12 @@ the engine back waits for the loop's next round.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.events import Event, Unload
-from muster.coordinator.engine.reading import decoded, portion
+from muster.coordinator.engine.reading import Reads
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.takeovers import noted
 from muster.coordinator.engine.transactions.writing import Transactions
@@ -25,13 +25,9 @@ from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.facts import NEVER, Acked, Producer
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
-from muster.coordinator.ownership.voids import Seen
 from muster.coordinator.runtime.led.engine import LedEngine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.errors import StorageError
-
-AT_ONCE: Final = 10_000
-"""Records, about, that are looked at before others have their turn; a batch is not parted."""
 
 LATE_S: Final = 0.1
 """How often it is looked who has waited too long for an answer (A3)."""
@@ -89,8 +85,7 @@ class Owning:
         self._sent: dict[int, int] = {}
         self._acked: dict[int, int] = {}
         self._behind: dict[int, int] = {}
-        self._ahead: dict[int, tuple[int, Sequence[Seen]]] = {}
-        """Of shards that are read: what was fetched and not looked at yet, and the offset from which on."""
+        self._reads = Reads(self, upstream, log, topic)
         self.transactions = Transactions(self, upstream, log, topic, wall_ms)
         """Of clients, with positions in these shards."""
         self._engine: LedEngine
@@ -190,52 +185,6 @@ class Owning:
 
         self.ask(effect.shard, effect.request, ask())
 
-    def _ask_end(self, effect: ef.AskEnd) -> None:
-        place = (self._topic, effect.shard)
-
-        async def ask() -> None:
-            leader = await self.leader(effect.shard)
-            told = (await records.ends(self._upstream, leader, [place]))[place]
-            await self.told("ListOffsets", told.code)
-            self.step(ev.EndTold(effect.shard, effect.request, told.code, told.offset))
-
-        self.ask(effect.shard, effect.request, ask())
-
-    def _fetch(self, effect: ef.Fetch) -> None:
-        place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
-
-        async def ask() -> None:
-            if (read := self._log.much(shard)) is not None:
-                await asyncio.to_thread(read.thin_out)
-            at, ahead = self._ahead.pop(shard, (-1, ()))
-            if at == effect.offset:
-                await asyncio.sleep(0)
-                self._fetched(shard, request, ahead)
-                return
-            leader = await self.leader(shard)
-            told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
-            if told is None:
-                self.step(ev.Failed(shard, request, "the answer leaves it out"))
-                return
-            await self.told("Fetch", told.code)
-            start = told.start_offset
-            if told.code == records.OUT_OF_RANGE and start < 0:
-                start = await records.start_of(self._upstream, *place)
-            if batches := await decoded(told.batches):
-                self._fetched(shard, request, batches)
-            else:
-                self.step(ev.Fetched(shard, request, told.code, (), effect.offset, start))
-
-        self.ask(shard, request, ask())
-
-    def _fetched(self, shard: int, request: int, batches: Sequence[Seen]) -> None:
-        """What came, as far as it is not too much for once."""
-        upto = portion(batches, AT_ONCE)
-        after = batches[upto - 1].next_offset
-        if upto < len(batches):
-            self._ahead[shard] = after, batches[upto:]
-        self.step(ev.Fetched(shard, request, 0, batches[:upto], after))
-
     def _produce(self, effect: ef.Produce) -> None:
         async def ask() -> None:
             stamp, began_s = self._wall_ms(), time.perf_counter()
@@ -316,7 +265,7 @@ class Owning:
         self._finishing[shard] = effect.request
         self._sent.pop(shard, None)
         self._acked.pop(shard, None)
-        self._ahead.pop(shard, None)
+        self._reads.gone(shard)
         self._log.ready(shard)
 
         def load() -> None:
@@ -351,9 +300,8 @@ class Owning:
     def _unload(self, effect: ef.Unload) -> None:
         self._refusing.discard(effect.shard)
         self._finishing.pop(effect.shard, None)
-        self._ahead.pop(effect.shard, None)
+        self._reads.gone(effect.shard)
         self._log.let_go(effect.shard)
-
         self.transactions.gone(effect.shard)
 
         def unload() -> None:
@@ -425,8 +373,8 @@ class Owning:
 
 PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
     ef.InitProducer: Owning._init,
-    ef.AskEnd: Owning._ask_end,
-    ef.Fetch: Owning._fetch,
+    ef.AskEnd: lambda owning, effect: owning._reads.ask_end(effect),
+    ef.Fetch: lambda owning, effect: owning._reads.fetch(effect),
     ef.Apply: Owning._apply,
     ef.Finish: Owning._finish,
     ef.Serve: Owning._serve,

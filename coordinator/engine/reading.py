@@ -1,9 +1,15 @@
-"""What is read from the state topic: batches as the rules want to see them (S4)."""
+"""What is read from the state topic, and how: batches as the rules want to see them, a slice at a time (S4)."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from muster.coordinator.engine.owner import Owner
+from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.engine.upstream import records
+from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.ownership import effects as ef
+from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.facts import Producer
 from muster.coordinator.ownership.voids import Seen
 from muster.storage.records.batch import BatchView
@@ -11,9 +17,73 @@ from muster.storage.records.batch import BatchView
 ABORT, COMMIT = 0, 1
 """Types of control records that end transactions."""
 
+AT_ONCE: Final = 10_000
+"""Records, about, that are looked at before others have their turn; a batch is not parted."""
+
 LARGE_BYTES: Final = 256 << 10
 MANY_RECORDS: Final = 1_000
 """From so much, or so many, on batches are decoded in a thread."""
+
+
+class Reads:
+    """Performs what the rules want to know of the logs of shards that are taken."""
+
+    def __init__(self, owner: Owner, upstream: Upstream, log: StateLog, topic: str) -> None:
+        self._owner, self._upstream, self._log, self._topic = owner, upstream, log, topic
+        self._ahead: dict[int, tuple[int, Sequence[Seen]]] = {}
+        """What was fetched and not looked at yet, and the offset from which on."""
+
+    def gone(self, shard: int) -> None:
+        """It is read no more."""
+        self._ahead.pop(shard, None)
+
+    def ask_end(self, effect: ef.AskEnd) -> None:
+        shard, place = effect.shard, (self._topic, effect.shard)
+
+        async def ask() -> None:
+            leader = await self._owner.leader(shard)
+            told = (await records.ends(self._upstream, leader, [place]))[place]
+            await self._owner.told("ListOffsets", told.code)
+            self._owner.step(ev.EndTold(shard, effect.request, told.code, told.offset))
+
+        self._owner.ask(shard, effect.request, ask())
+
+    def fetch(self, effect: ef.Fetch) -> None:
+        async def ask() -> None:
+            if (read := self._log.much(effect.shard)) is not None:
+                await asyncio.to_thread(read.thin_out)
+            at, ahead = self._ahead.pop(effect.shard, (-1, ()))
+            if at == effect.offset:
+                await asyncio.sleep(0)
+                self._fetched(effect, ahead)
+            else:
+                await self._asked(effect)
+
+        self._owner.ask(effect.shard, effect.request, ask())
+
+    async def _asked(self, effect: ef.Fetch) -> None:
+        place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
+        leader = await self._owner.leader(shard)
+        told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
+        if told is None:
+            self._owner.step(ev.Failed(shard, request, "the answer leaves it out"))
+            return
+        await self._owner.told("Fetch", told.code)
+        start = told.start_offset
+        if told.code == records.OUT_OF_RANGE and start < 0:
+            start = await records.start_of(self._upstream, *place)
+        if batches := await decoded(told.batches):
+            self._fetched(effect, batches)
+        else:
+            self._owner.step(ev.Fetched(shard, request, told.code, (), effect.offset, start))
+
+    def _fetched(self, effect: ef.Fetch, batches: Sequence[Seen]) -> None:
+        """What came, as far as it is not too much for once."""
+        upto = portion(batches, AT_ONCE)
+        after = batches[upto - 1].next_offset
+        if upto < len(batches):
+            self._ahead[effect.shard] = after, batches[upto:]
+        self._owner.step(ev.Fetched(effect.shard, effect.request, 0, batches[:upto], after))
 
 
 def seen(batches: Iterable[BatchView]) -> Iterator[Seen]:

@@ -1,7 +1,6 @@
 """Exactly-once of clients' producers over somebody's Kafka (E1 to E5), by the rules of `ownership.following`.
 
 positions.py    between records of the state topic and what the core is told of transactions
-owner.py        what is asked of whoever owns the shards: a protocol
 writing.py      performs what is to be written in clients' names, and tells the core what came of it
 following.py    reads on in the shards in which a client's transaction is open
 committing.py   one TxnOffsetCommit, from its group's leave to its answer

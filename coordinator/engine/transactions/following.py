@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from muster.coordinator.engine.owner import Owner
 from muster.coordinator.engine.reading import decoded
-from muster.coordinator.engine.transactions.owner import Owner
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.lines import FOLLOW

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from muster.coordinator.core.txn.events import Place, TxnOffsetsWritten
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.engine.owner import Owner
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.transactions.following import Following
-from muster.coordinator.engine.transactions.owner import Owner
 from muster.coordinator.engine.transactions.positions import ended, entries, waiting
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine import owning, writing
+from muster.coordinator.engine import reading, writing
 from muster.coordinator.engine.owning import Owning
 from muster.coordinator.engine.transactions import writing as transactions
 from muster.coordinator.errors import ErrorCode
@@ -72,7 +72,7 @@ def over(broker: UpstreamBroker, instance: str = "one") -> OverKafka:
 
 def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one answer there may be a million records: they used to be looked at in one step of the loop."""
-    monkeypatch.setattr(owning, "AT_ONCE", 4)
+    monkeypatch.setattr(reading, "AT_ONCE", 4)
     looked_at: list[int] = []
     step = Owning.step
 

@@ -1,4 +1,4 @@
-"""What clients' transactions ask of whoever owns the shards."""
+"""What its parts ask of whoever owns the shards: who reads them, and clients' transactions."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol

@@ -1,7 +1,7 @@
 """Where the other nodes' clients are told that this node's doors are."""
 
 from muster.coordinator.cluster.facts import Endpoint
-from muster.coordinator.config.addresses import WILDCARD_HOSTS, Address, is_loopback
+from muster.coordinator.config.addresses import WILDCARD_HOSTS, Address, host_and_port, is_loopback
 from muster.coordinator.edge.cluster import HTTP
 from muster.coordinator.server.doors.told import Doors
 from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT
@@ -30,3 +30,10 @@ def http_door(bound: Address | None, advertised: Address) -> Endpoint | None:
         return None
     anywhere = bound.host in WILDCARD_HOSTS or is_loopback(bound.host)
     return Endpoint(HTTP, advertised.host if anywhere else bound.host, bound.port)
+
+
+def addresses_of(doors: Doors) -> dict[str, str]:
+    """Where clients reach this node, HOST:PORT by door, for the map of nodes over somebody's Kafka."""
+    http = http_door(doors.http, doors.grpc)
+    found = {"grpc": doors.grpc, "kafka": doors.kafka, "http": None if http is None else (http.host, http.port)}
+    return {door: host_and_port(*at) for door, at in found.items() if at is not None}

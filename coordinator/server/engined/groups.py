@@ -1,5 +1,6 @@
 """The GroupCoordinator service over somebody's Kafka: a group is its shard's owner's."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from muster.coordinator.engine.ends import Ends
@@ -14,11 +15,17 @@ CUT_OFF: Final = (
 
 
 class UpstreamGroups(GroupsOfMany):
-    """As its base; where logs end that nobody has asked about of late is asked of their leaders."""
+    """As its base; where logs end that nobody has asked about of late is asked of their leaders. met: returns once the
+    node knows the others, or waits no longer; who asks for a coordinator before that waits with it."""
 
-    def __init__(self, *args: Any, ends: Ends, **given: Any) -> None:
+    def __init__(self, *args: Any, ends: Ends, met: Callable[[], Awaitable[None]], **given: Any) -> None:
         super().__init__(*args, cut_off=CUT_OFF, **given)
         self._ends = ends
+        self._met = met
+
+    async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
+        await self._met()
+        return await super().find_coordinator(request, call)
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         answer = await super().offset_fetch(request, call)

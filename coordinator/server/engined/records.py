@@ -1,6 +1,6 @@
 """The Broker service over somebody's Kafka (G2): topics and offsets are told; records are for Kafka's own clients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from muster.coordinator.edge.cluster import GRPC, Cluster
@@ -35,16 +35,20 @@ class UpstreamRecords(BrokerService):
         node_id: int,
         bootstrap: str,
         advertised: Callable[[], tuple[str, int]],
+        met: Callable[[], Awaitable[None]],
         room: Callable[[Any], int] = lambda call: ROOM,
     ) -> None:
-        """bootstrap: HOST:PORT,HOST:PORT of the upstream, for clients."""
+        """bootstrap: HOST:PORT,HOST:PORT of the upstream, for clients. met: returns once the node knows the others, or
+        waits no longer; who asks which nodes there are before that waits with it."""
         super().__init__(requests, node_id=node_id, advertised=advertised, room=room)
         self._upstream = upstream
         self._cluster = cluster
         self._bootstrap = bootstrap
+        self._met = met
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
         """Each node answers for all topics alike; the records are led elsewhere altogether."""
+        await self._met()
         answer = await super().metadata(request, call)
         answer.controller_id = self._cluster.controller
         if nodes := self._cluster.nodes(GRPC):

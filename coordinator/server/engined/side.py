@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import structlog
 
-from muster.coordinator.config import Address, Settings
+from muster.coordinator.config import Settings
 from muster.coordinator.core.types import Limits
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
@@ -37,7 +37,7 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.clustered.asking import Channels, credentials_of
-from muster.coordinator.server.clustered.doors import http_door
+from muster.coordinator.server.clustered.doors import addresses_of
 from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.proxy import ProxyDoor
 from muster.coordinator.server.doors.told import Doors
@@ -112,6 +112,7 @@ class KafkaSide:
         self._nodes: NodesGroup | None = None
         self._engine: Engine | None = None
         self._entering: asyncio.Task[None] | None = None
+        self._waits_until_s: float | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
         self._closed = False
@@ -293,11 +294,15 @@ class KafkaSide:
         self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
 
     async def met(self) -> None:
-        """Return once this node knows the others, or was kept waiting for as long as two rounds of their group take.
-        Who answers earlier tells clients that there are none, and those give up the connections to them."""
+        """Return once this node knows the others, or was kept waiting, from when it was asked first, for as long as two
+        rounds of their group take. Who answers earlier tells clients that there are none, and those give up the
+        connections to them."""
         assert self._nodes is not None, "`coordinate` comes first"
+        if self._waits_until_s is None:
+            waits_s = 2 * self._settings.engine_kafka_session_timeout_ms / 1000
+            self._waits_until_s = asyncio.get_running_loop().time() + waits_s
         with suppress(TimeoutError, Unusable):
-            async with asyncio.timeout(2 * self._settings.engine_kafka_session_timeout_ms / 1000):
+            async with asyncio.timeout_at(self._waits_until_s):
                 await self._nodes.entered()
 
     async def _enter(self, nodes: NodesGroup) -> None:
@@ -350,7 +355,7 @@ class KafkaSide:
 
     def group_service(self, *args: Any, **given: Any) -> UpstreamGroups:
         """Takes what `GroupCoordinator` takes."""
-        return UpstreamGroups(self.view, *args, ends=self.ends, **given)
+        return UpstreamGroups(self.view, *args, ends=self.ends, met=self.met, **given)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> UpstreamRecords:
         settings = self._settings
@@ -361,6 +366,7 @@ class KafkaSide:
             node_id=settings.node_id,
             bootstrap=",".join(map(named, settings.upstream)),
             advertised=advertised,
+            met=self.met,
             room=room,
         )
 
@@ -437,14 +443,3 @@ def limits_over(limits: Limits, batch_bytes: int, topic: str) -> Limits:
         group_bytes_of=f"max.message.bytes of the topic {topic}, of which nearly a half is for one group",
         too_large=ErrorCode.GROUP_MAX_SIZE_REACHED,
     )
-
-
-def addresses_of(doors: Doors) -> dict[str, str]:
-    """Where clients reach this node, by door, for the map of nodes."""
-    http = http_door(doors.http, doors.grpc)
-    found = {
-        "grpc": doors.grpc,
-        "kafka": doors.kafka,
-        "http": None if http is None else Address(http.host, http.port),
-    }
-    return {door: named(at) for door, at in found.items() if at is not None}

@@ -6,7 +6,7 @@ A unit is what is led as one: a partition of a topic; or a shard, which is parti
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 NOBODY = -1
 """The leader of a unit that nobody leads."""
@@ -19,6 +19,33 @@ ELECTIONS = "__elections"
 SECURITY = "__security"
 INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY})
 """Topics that only nodes write to. Others with such names are clients': monitors and connectors call theirs so."""
+
+
+MIN_ISR: Final = "min.insync.replicas"
+"""A setting of topics."""
+
+
+def number_in(text: str) -> int | None:
+    """A number that is set for something, by the same words that the doors take; None for what is none, or takes more
+    digits than Python reads: who writes to ZooKeeper writes what he likes.
+
+    >>> number_in("2"), number_in(" +2"), number_in("x"), number_in(""), number_in("0" * 5_000 + "1")
+    (2, 2, None, None, None)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def min_isr_in(configs: Mapping[str, str], default: int) -> int:
+    """min.insync.replicas of a topic; default: where it says nothing, or nothing that is understood.
+
+    >>> min_isr_in({"min.insync.replicas": "1"}, 2), min_isr_in({"min.insync.replicas": "?"}, 2), min_isr_in({}, 2)
+    (1, 2, 2)
+    """
+    found = number_in(configs.get(MIN_ISR, ""))
+    return default if found is None else max(1, found)
 
 
 class TopicPartition(NamedTuple):

@@ -133,7 +133,7 @@ def read_owner(path: str, data: bytes) -> tuple[str, int]:
 
 
 MAX_OFFSET = 2**63 - 1
-MAX_OFFSET_DIGITS = 32
+MAX_OFFSET_DIGITS = MOST_DIGITS = 32
 """With the zeros that a tool may put before it."""
 
 
@@ -344,4 +344,5 @@ def read_json(path: str, data: bytes, expected: str, parse: Callable[[Mapping[st
 
 
 def is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    """Of as many digits as a number of ZooKeeper's has at most: Python refuses to read those of thousands."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.coordinator.cluster.facts import ELECTIONS
+from muster.coordinator.cluster.facts import ELECTIONS, min_isr_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,7 @@ class Settings:
         >>> Settings().min_isr_of({"min.insync.replicas": "1"}), Settings().min_isr_of({"min.insync.replicas": "?"})
         (1, 2)
         """
-        text = configs.get("min.insync.replicas", "")
-        return max(1, int(text)) if text.isdecimal() else self.min_isr
+        return min_isr_in(configs, self.min_isr)
 
     def unclean_of(self, configs: Mapping[str, str]) -> bool:
         text = configs.get("unclean.leader.election.enable")

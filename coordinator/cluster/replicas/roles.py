@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, State, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    NOBODY,
+    OFFSETS,
+    State,
+    TopicPartition,
+    halves,
+    min_isr_in,
+    unit_of,
+)
 from muster.coordinator.cluster.follower import Follower
 from muster.coordinator.cluster.image import Image, PartitionView
 from muster.coordinator.cluster.leader import Leader, peers_of
@@ -16,8 +25,6 @@ from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLo
 from muster.coordinator.cluster.replicas.serving import Led, Serving
 from muster.coordinator.cluster.replicas.shelf import Shelf
 from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Bucket, is_listed
-
-MIN_ISR = "min.insync.replicas"
 
 ROOM_TO_LEAD, ROOM_TO_WRITE = 4 << 10, 1 << 20
 """Bytes that a disk which was full has to take before its copies are used again. To lead takes little: the epoch is
@@ -274,8 +281,7 @@ class Roles:
         return topic_id, log
 
     def _min_isr(self, unit: TopicPartition) -> int:
-        text = self._image.topics[unit.topic].configs.get(MIN_ISR, "")
-        return int(text) if text.isdecimal() else self._settings.min_isr
+        return min_isr_in(self._image.topics[unit.topic].configs, self._settings.min_isr)
 
 
 def state_of(view: PartitionView) -> State:

@@ -7,7 +7,7 @@ set never is, nor one that the leader waits for before it commits: a rate would 
 from functools import lru_cache
 from typing import Final
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.facts import TopicPartition, number_in
 
 NO_LIMIT: Final = 2**63 - 1
 LEADERS: Final = "leader.replication.throttled.replicas"
@@ -75,11 +75,14 @@ def replicas_in(text: str) -> frozenset[tuple[int, int]] | None:
 
     >>> replicas_in("*"), replicas_in(""), sorted(replicas_in("0:1, 3:2,x"))
     (None, frozenset(), [(0, 1), (3, 2)])
+    >>> replicas_in("1" * 5_000 + ":1,0:1")
+    frozenset({(0, 1)})
     """
     if text.strip() == "*":
         return None
-    pairs = (each.strip().partition(":") for each in text.split(","))
-    return frozenset((int(left), int(right)) for left, _, right in pairs if left.isdecimal() and right.isdecimal())
+    words = (each.partition(":") for each in text.split(","))
+    pairs = ((number_in(left), number_in(right)) for left, _, right in words)
+    return frozenset((left, right) for left, right in pairs if left is not None and right is not None)
 
 
 def is_listed(text: str, place: TopicPartition, node: int) -> bool:

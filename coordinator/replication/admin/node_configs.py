@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from muster.coordinator.cluster.facts import number_in
 from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
 from muster.coordinator.replication.copies.rates import FOLLOWER, LEADER
 from muster.coordinator.zookeeper.cluster.changing import Configs, put_configs, read_configs
@@ -30,7 +31,7 @@ def changed(given: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
                 f"'{name}' cannot be set while the node runs; expected one of {', '.join(sorted(DYNAMIC))}. Change the "
                 "others in its properties file and start it again."
             )
-        if value is not None and not (value.isdecimal() and int(value) <= NO_LIMIT):
+        if value is not None and not ((rate := number_in(value)) is not None and 0 <= rate <= NO_LIMIT):
             raise InvalidConfig(f"'{name}' is {value[:50]!r}; expected bytes a second, 0 to {NO_LIMIT}.")
     return {name: value for name, value in {**given, **changes}.items() if value is not None}
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from muster.coordinator.cluster.facts import number_in
 from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
 from muster.coordinator.replication.tasks import Tasks
 from muster.coordinator.zookeeper.cluster import layout
@@ -23,9 +24,11 @@ def rates_in(configs: Mapping[str, str], own: tuple[int, int]) -> tuple[int, int
 
     >>> rates_in({"leader.replication.throttled.rate": "1000", "x": "1"}, (7, 8))
     (1000, 8)
+    >>> rates_in({LEADER: "1" * 5_000, FOLLOWER: "-1"}, (7, 8))
+    (7, 8)
     """
     leader, follower = (
-        int(text) if (text := configs.get(name, "")).isdecimal() and int(text) <= NO_LIMIT else default
+        rate if (rate := number_in(configs.get(name, ""))) is not None and 0 <= rate <= NO_LIMIT else default
         for name, default in zip((LEADER, FOLLOWER), own, strict=True)
     )
     return leader, follower

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition
+from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition, min_isr_in
 from muster.coordinator.cluster.image import Image, Known, NodeStatus, NodeView, PartitionView
 from muster.coordinator.replication.elections.records import Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.zookeeper.paths import GRPC
 
 ELECTIONS_PLACE: Final = TopicPartition(ELECTIONS, 0)
-MIN_ISR: Final = "min.insync.replicas"
 
 STATES: Final = {
     NodeStatus.LIVE: pb.NODE_STATE_LIVE,
@@ -66,7 +65,7 @@ class Standing:
             Partition(
                 TopicPartition(topic.name, number),
                 view,
-                min(min_isr_of(topic.configs, min_isr), len(view.replicas) - len(view.adding) or 1),
+                min(min_isr_in(topic.configs, min_isr), len(view.replicas) - len(view.adding) or 1),
             )
             for topic in image.topics.values()
             for number, view in topic.partitions.items()
@@ -92,11 +91,6 @@ class Standing:
             offline=[node for node in view.replicas if not self.lives(node)],
             min_isr=each.min_isr,
         )
-
-
-def min_isr_of(configs: Mapping[str, str], default: int) -> int:
-    text = configs.get(MIN_ISR, "")
-    return int(text) if text.isdecimal() else default
 
 
 def cluster(

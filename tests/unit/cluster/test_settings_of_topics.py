@@ -1,0 +1,60 @@
+"""What is set for topics is text, of clients and of whoever writes to ZooKeeper: none of it ends a node."""
+
+import pytest
+
+from muster.coordinator.cluster.controller.settings import Settings as ControllerSettings
+from muster.coordinator.cluster.facts import MIN_ISR, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, Image, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.replication.admin.node_configs import LEADER, changed
+from muster.coordinator.server.clustered.described import Standing
+from muster.storage.config import LogSettings
+from muster.storage.errors import InvalidConfig
+from tests.sim.cluster.disk import Disk
+
+ME, OTHER = 1, 2
+PLACE = TopicPartition("orders", 0)
+
+
+def image_with(text: str) -> tuple[Image, Replicas]:
+    image, replicas = Image(), Replicas(ME, Disk("d"), ReplicaSettings(min_isr=2), 0)
+    replicas.registered(10)
+    view = PartitionView(ME, 3, 3, (ME, OTHER), (), (ME, OTHER))
+    topic = TopicView(b"i" * 16, "orders", {MIN_ISR: text}, {0: view})
+    nodes = (NodeView(ME, 10), NodeView(OTHER, 20))
+    changes = image.apply(ClusterState(epoch=1, sequence=1, full=True, nodes=nodes, topics=(topic,)))
+    assert changes is not None
+    replicas.learn(image, changes, 0)
+    return image, replicas
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1", 1),
+        (" 1", 1),
+        ("+1", 1),
+        ("0", 1),
+        ("-7", 1),
+        ("9", 2),
+        ("two", 2),
+        ("0" * 5_000 + "1", 2),
+        ("9" * 5_000, 2),
+    ],
+)
+def test_min_insync_replicas_is_one_number_for_all_of_a_node_whatever_is_written(text: str, wanted: int) -> None:
+    image, replicas = image_with(text)
+    assert replicas.leaders[PLACE].in_sync.min_size == wanted
+    assert min(ControllerSettings(min_isr=2).min_isr_of({MIN_ISR: text}), 2) == wanted
+    [row] = Standing.of(image, min_isr=2).partitions
+    assert row.min_isr == wanted
+
+
+@pytest.mark.parametrize("text", [" 1", "+1", "0" * 5_000 + "1"])
+def test_the_doors_take_such_words(text: str) -> None:
+    assert LogSettings().for_topic({MIN_ISR: text}).min_insync_replicas == 1
+
+
+def test_a_rate_without_end_is_refused_as_any_other_that_is_none() -> None:
+    with pytest.raises(InvalidConfig, match=f"'{LEADER}' is '1"):
+        changed({}, {LEADER: "1" * 5_000})

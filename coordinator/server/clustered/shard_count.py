@@ -3,6 +3,9 @@
 What the image shows of a topic may be a part of it: its partitions come as they are written, a hundred at a time.
 """
 
+import asyncio
+from typing import Final
+
 import structlog
 
 from muster.coordinator.cluster.facts import OFFSETS
@@ -14,6 +17,8 @@ from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+
+RETRY_S: Final = 0.1
 
 log = structlog.get_logger("muster.cluster")
 
@@ -35,6 +40,8 @@ class ShardCount:
     def watch(self, side: ClusterSide) -> None:
         """From now on see to it that the cluster's is what was taken; `failed` hears of a PartitionCountConflict."""
         side.on_learned(self._learned)
+        if OFFSETS in side.image.topics:  # it may have been made while it was asked for
+            self._tasks.start(self._check())
 
     def stop(self) -> None:
         self._tasks.stop()
@@ -44,9 +51,10 @@ class ShardCount:
             self._tasks.start(self._check())
 
     async def _check(self) -> None:
+        """Until it is known: nobody says a second time that the topic was made."""
         try:
-            made = await self._made()
-        except (ZooKeeperError, MalformedZnode) as error:
+            made = await self._persistently()
+        except MalformedZnode as error:
             log.warning("how many shards the cluster has cannot be read", why=str(error))
             return
         if made not in (0, self.count):
@@ -56,6 +64,16 @@ class ShardCount:
                     f"this node was started with {self.count}: start it again, and it takes the cluster's"
                 )
             )
+
+    async def _persistently(self) -> int:
+        """Raises MalformedZnode."""
+        while True:
+            await self._session.connected()
+            try:
+                return await self._made()
+            except ZooKeeperError as error:
+                log.debug("how many shards the cluster has is asked again", why=str(error))
+                await asyncio.sleep(RETRY_S)
 
     async def _made(self) -> int:
         path = paths.topic(OFFSETS)

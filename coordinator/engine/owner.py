@@ -1,4 +1,4 @@
-"""What its parts ask of whoever owns the shards: who reads them, and clients' transactions."""
+"""What its parts ask of whoever owns the shards: who reads them, who writes, and clients' transactions."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol
@@ -11,6 +11,9 @@ class Owner(Protocol):
     """`Owning`, as far as it is asked here."""
 
     def step(self, event: ev.Event) -> None: ...
+
+    def heard(self, event: ev.Event) -> None:
+        """The same, in a call of the loop's own: what comes of it waits for nothing else."""
 
     def takes(self, shard: int) -> bool: ...
 

@@ -1,28 +1,27 @@
 """Performs `coordinator.ownership`: what it wants asked is asked of the upstream, what it allows the engine may do.
 
 All in the thread of the loop. The engine calls this (it is its `Authority`) in the middle of its turns; whatever calls
-the engine back waits for the loop's next round.
+the engine back waits until nothing is in the middle of anything: for the loop's next round, or the end of `heard`.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.events import Event, Unload
+from muster.coordinator.engine.producing import Producing
 from muster.coordinator.engine.reading import Reads
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.takeovers import noted
 from muster.coordinator.engine.transactions.writing import Transactions
-from muster.coordinator.engine.upstream import producers, records
-from muster.coordinator.engine.upstream.errors import FENCED, Unreached, UpstreamError
+from muster.coordinator.engine.upstream import producers
+from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import wires
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import NEVER, Acked, Producer
+from muster.coordinator.ownership.facts import NEVER, Producer
 from muster.coordinator.ownership.ground import Settings
 from muster.coordinator.ownership.shards import Shards
 from muster.coordinator.runtime.led.engine import LedEngine
@@ -68,9 +67,7 @@ class Owning:
         self._clock_ms = now_ms if clock_ms is None else clock_ms
         self._wall_ms = wall_ms
         self._on_served = on_served
-        self._on_fenced = on_fenced
         self._on_lost = on_lost
-        self._on_acked = on_acked
         self._on_stop = on_stop
         self._on_bug = on_bug
         self.on_let_go: Callable[[int], None] = lambda token: None
@@ -86,18 +83,26 @@ class Owning:
         self._acked: dict[int, int] = {}
         self._behind: dict[int, int] = {}
         self._reads = Reads(self, upstream, log, topic)
+        self.producing = Producing(
+            self, upstream, topic, wall_ms, on_acked=on_acked, on_fenced=on_fenced, on_bug=on_bug
+        )
         self.transactions = Transactions(self, upstream, log, topic, wall_ms)
         """Of clients, with positions in these shards."""
+        self._decided: list[ev.Append] = []
+        """By the engine's turn, which is not over."""
         self._engine: LedEngine
         self._wake: Callable[[], None]
+        self._tell: Callable[[], None]
 
-    def start(self, engine: LedEngine, wake: Callable[[], None]) -> None:
-        """wake: has the engine's driver take a turn, load, and tell what may be told, in the loop's next round."""
-        self._engine, self._wake = engine, wake
+    def start(self, engine: LedEngine, wake: Callable[[], None], tell: Callable[[], None]) -> None:
+        """wake: has the engine's driver take a turn in the loop's next round; tell: has it tell at once what may be
+        told, load, and wake where a turn is wanted."""
+        self._engine, self._wake, self._tell = engine, wake, tell
         self.begin(self._look_on())
 
     async def stop(self) -> None:
         """Nothing more is asked or told. What is under way may come to be."""
+        self.producing.stop()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._pass is not None:
@@ -111,22 +116,22 @@ class Owning:
     def may_answer(self, shard: int) -> bool:
         return self._shards.may_answer(shard, self.now_ms())
 
-    def may_fire(self, shard: int) -> bool:
-        return self._shards.may_answer(shard, self.now_ms())
+    may_fire = may_answer
 
     def wrote(self, shard: int, position: int) -> None:
         """The engine's append has this number; what it numbers without one (a replay) rests on those before."""
         turn = self._log.turn(shard)
         if turn:
             self._sent[shard] = position
-            self.step(ev.Append(shard, turn, turn.size, position))
+            self._decided.append(ev.Append(shard, turn, turn.size, position))
         elif self._acked.get(shard, 0) < self._sent.get(shard, 0):
             self._behind[shard] = position
         else:
             self._soon(lambda: self._committed(shard, position))
 
     def flushed(self, shards: Collection[int]) -> None:
-        """Says nothing: Kafka does (A5)."""
+        """The turn is over: what it wrote may leave. That it counts Kafka says (A5)."""
+        self._leave()
 
     def broke(self, shard: int, why: str) -> None:
         """No flush breaks."""
@@ -157,7 +162,23 @@ class Owning:
         return self._shards
 
     def step(self, event: ev.Event) -> None:
-        """Something has happened: see `ownership.events`."""
+        """Something has happened: see `ownership.events`. What the engine wrote before that comes before it."""
+        self._leave()
+        self._step(event)
+
+    def heard(self, event: ev.Event) -> None:
+        """The same in a call of the loop's own: what comes of it waits for no other round."""
+        self.step(event)
+        if self._pass is not None:
+            self._pass.cancel()
+            self._do_later()
+
+    def _leave(self) -> None:
+        if self._decided:
+            decided, self._decided = self._decided, []
+            self._step(ev.Decided(decided))
+
+    def _step(self, event: ev.Event) -> None:
         now_ms, ended_ms = self.now_ms(), self._shards.lease_ends_ms
         for effect in self._shards.step(event, now_ms):
             PERFORMED[type(effect)](self, effect)
@@ -184,26 +205,6 @@ class Owning:
             self.step(ev.ProducerGiven(effect.shard, effect.request, given.code, producer))
 
         self.ask(effect.shard, effect.request, ask())
-
-    def _produce(self, effect: ef.Produce) -> None:
-        async def ask() -> None:
-            stamp, began_s = self._wall_ms(), time.perf_counter()
-            sent = {(self._topic, shard): wire for shard, wire in (await wires(effect.batches, stamp)).items()}
-            try:
-                told = await records.produce(self._upstream, effect.broker, sent, effect.timeout_ms)
-            except UpstreamError as error:
-                self.step(ev.ProduceLost(effect.broker, effect.request, str(error)))
-                return
-            self._on_acked(time.perf_counter() - began_s)
-            results = {shard: Acked(each.code, each.offset, each.start) for (_, shard), each in told.items()}
-            for each in told.values():
-                self._upstream.count("Produce", each.code)
-            self.step(ev.Produced(effect.broker, effect.request, results))
-            for shard, result in results.items():
-                if result.code in FENCED:
-                    self._on_fenced(shard)
-
-        self.begin(ask())
 
     def _ask_leaders(self, effect: ef.AskLeaders) -> None:
         async def ask() -> None:
@@ -358,7 +359,7 @@ class Owning:
         work, self._later = self._later, deque()
         for each in work:
             each()
-        self._wake()
+        self._tell()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -382,7 +383,7 @@ PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
     ef.Unload: Owning._unload,
     ef.Released: Owning._released,
     ef.LetGo: Owning._let_go,
-    ef.Produce: Owning._produce,
+    ef.Produce: lambda owning, effect: owning.producing.write(effect),
     ef.AskLeaders: Owning._ask_leaders,
     ef.WriteTxn: lambda owning, effect: owning.transactions.write(effect),
     ef.AskProducer: lambda owning, effect: owning.transactions.ask_producer(effect),

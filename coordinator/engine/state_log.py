@@ -87,7 +87,9 @@ class StateLog:
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         fits = fitting(shard, groups, ledger, self.batch_bytes)
         fits.extend(self._beside.pop(shard, ()))
-        self._turns.setdefault(shard, Measured()).extend(fits)
+        before = self._turns.setdefault(shard, fits)
+        if before is not fits:
+            before.extend(fits)
 
     def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
         """Raises TooLarge for what `append` would refuse, of which group it is."""

@@ -33,16 +33,23 @@ def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
     return batch.wire
 
 
-async def wires(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
+def are_large(batches: Sequence[Batch]) -> bool:
+    """Whether making their bytes takes so long that a thread should."""
+    records = size = 0
+    for batch in batches:
+        if batch.wire is None:
+            records, size = records + len(batch.records), size + batch.size
+    return records > MANY_RECORDS or size > LARGE_BYTES
+
+
+def wires(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
     """Their bytes, by shard."""
+    return {batch.shard: wire_of(batch, stamp_ms) for batch in batches}
 
-    def made() -> dict[int, bytes]:
-        return {batch.shard: wire_of(batch, stamp_ms) for batch in batches}
 
-    fresh = [batch for batch in batches if batch.wire is None]
-    if sum(len(batch.records) for batch in fresh) > MANY_RECORDS or sum(batch.size for batch in fresh) > LARGE_BYTES:
-        return await asyncio.to_thread(made)
-    return made()
+async def made(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
+    """The same, of any size."""
+    return await asyncio.to_thread(wires, batches, stamp_ms) if are_large(batches) else wires(batches, stamp_ms)
 
 
 def size_of(entry: Entry) -> int:

@@ -138,6 +138,8 @@ class Appends:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._queues: dict[int, Queue] = {}
+        self._writing: dict[int, Queue] = {}
+        """Those with something that is not acknowledged: a node has more shards than write at a moment."""
         self._leaders: dict[int, int] = {}
         self._busy: dict[int, tuple[int, tuple[Batch, ...]]] = {}
         self._number = 0
@@ -149,18 +151,20 @@ class Appends:
 
     def open(self, shard: int, producer: Producer) -> None:
         """The shard writes as this producer from here on, from sequence 0; what another one had to write is over."""
+        self.close(shard)
         self._queues[shard] = Queue(shard, producer)
 
     def close(self, shard: int) -> None:
         """Nothing of the shard is written any more; what is under way may yet be."""
         self._queues.pop(shard, None)
+        self._writing.pop(shard, None)
 
     def append(
         self, shard: int, records: Sequence[NewRecord], size: int, position: int = 0, *, alone: bool = False
     ) -> None:
         """size: of keys and values. alone: not in a batch with others. Too much for one batch leaves as several, in
         order, and its position counts with the last (S1)."""
-        queue = self._queues[shard]
+        queue = self._writing[shard] = self._queues[shard]
         whole = size + RECORD_BYTES * len(records)
         parts = [(records, whole)] if whole <= self._limits.batch_bytes else list(self._parts(records))
         before = queue.waiting[-1].position if queue.waiting else queue.flight.position if queue.flight else 0
@@ -171,8 +175,7 @@ class Appends:
 
     def is_empty(self, shard: int) -> bool:
         """Whether all is acknowledged."""
-        queue = self._queues.get(shard)
-        return queue is None or (queue.flight is None and not queue.waiting)
+        return shard not in self._writing
 
     def has_room(self, shard: int, beside: int = 0) -> bool:
         """A3: whether more may be decided for the shard. beside: bytes that are under way elsewhere."""
@@ -227,6 +230,8 @@ class Appends:
             elif result.code in DONE:
                 queue.flight = queue.trouble = None
                 queue.unacked -= batch.size
+                if not queue.waiting:
+                    del self._writing[batch.shard]
                 outcomes.append(Done(batch, result.offset, result.start))
             elif (why := _final(result.code)) is not None:
                 outcomes.append(Broken(batch.shard, why, result.code))
@@ -268,7 +273,7 @@ class Appends:
         most = self._limits.delivery_timeout_ms
         return [
             Broken(queue.shard, Why.LATE)
-            for queue in self._queues.values()
+            for queue in self._writing.values()
             if queue.flight is not None and now_ms - queue.since_ms >= most
         ]
 
@@ -276,10 +281,10 @@ class Appends:
         """What may leave now; only while the lease holds (F7)."""
         out: list[Effect] = []
         ready: dict[int, list[Queue]] = {}
-        for queue in self._queues.values():
-            if queue.flight is None and queue.waiting:
+        for queue in self._writing.values():
+            if queue.flight is None:
                 queue.seal(self._limits.batch_bytes, now_ms)
-            if queue.flight is None or queue.way or queue.again_ms > now_ms:
+            if queue.way or queue.again_ms > now_ms:
                 continue
             broker = self._leaders.get(queue.shard)
             if broker is not None:
@@ -321,7 +326,7 @@ class Appends:
     def wish(self) -> int | None:
         """When to look again, at the latest."""
         wanted = [] if self._ask_ms is None else [self._ask_ms]
-        for queue in self._queues.values():
+        for queue in self._writing.values():
             if queue.flight is not None:
                 wanted.append(queue.since_ms + self._limits.delivery_timeout_ms)
                 if not queue.way and queue.tries:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, Client, NewRecord, Producer, Trouble
@@ -187,8 +187,7 @@ Answer: TypeAlias = ProducerGiven | EndTold | Fetched | Applied | Failed | TxnAn
 # The node's own.
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """What one turn of the engine decided for a shard. position: the number of this append, rising by one.
 
     size: of the keys and values, in bytes.
@@ -198,6 +197,13 @@ class Append:
     records: Sequence[NewRecord]
     size: int
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A turn of the engine is over: what it decided, for each shard. Where one broker leads them it leaves together."""
+
+    appends: Sequence[Append]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +240,7 @@ Event: TypeAlias = (
     | Leaders
     | Produced
     | ProduceLost
-    | Append
+    | Decided
     | AppendTxn
     | TxnAnswered
     | ProducerTold

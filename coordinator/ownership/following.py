@@ -122,9 +122,16 @@ class Following:
 
     # What is done.
 
+    @property
+    def _is_idle(self) -> bool:
+        """There are no transactions, as in most shards at most times: it is asked with each commit."""
+        return not self._open and self.writes.is_empty and not self.writes.in_doubt
+
     def look(self) -> str:
         """What may be asked and written now; only while the lease holds (F7)."""
         ground = self._ground
+        if self._is_idle:
+            return ""
         if self.writes.is_late:
             return LATE
         if self.writes.in_doubt:
@@ -143,7 +150,7 @@ class Following:
 
     def wish(self) -> int | None:
         """When to look again, at the latest."""
-        if not self._ground.may_write:
+        if self._is_idle or not self._ground.may_write:
             return None
         wanted = [self.writes.wish()]
         if self._open and not self._request:

@@ -19,14 +19,17 @@ def lease_of(session_ms: int) -> int:
 
 
 class Lease:
-    """One for all shards of a node. Moments are ms of the node's clock."""
+    """One for all shards of a node. Moments are ms of the node's clock.
 
-    __slots__ = ("_base_ms", "_lease_ms", "_since_ms")
+    base_ms: the sending of what was last answered well; until_ms: the first moment without a lease, as far as is known;
+    both NEVER: there is no membership.
+    """
+
+    __slots__ = ("_lease_ms", "_since_ms", "base_ms", "until_ms")
 
     def __init__(self, session_ms: int) -> None:
         self._lease_ms = lease_of(session_ms)
-        self._base_ms = NEVER
-        self._since_ms = NEVER
+        self.base_ms = self.until_ms = self._since_ms = NEVER
 
     def heartbeat_answered(self, sent_ms: int, code: int) -> None:
         """sent_ms: before the request's first byte left."""
@@ -36,22 +39,13 @@ class Lease:
     def synced(self, sent_ms: int) -> None:
         """A SyncGroup sent then was answered 0."""
         if sent_ms >= self._since_ms:
-            self._base_ms = max(self._base_ms, sent_ms)
+            self.base_ms = max(self.base_ms, sent_ms)
+            self.until_ms = self.base_ms + self._lease_ms
 
     def lost(self, now_ms: int) -> None:
         """The membership is over; a late answer to something sent before does not bring it back."""
-        self._base_ms = NEVER
+        self.base_ms = self.until_ms = NEVER
         self._since_ms = now_ms
-
-    @property
-    def base_ms(self) -> int:
-        """The sending of what was last answered well; NEVER: there is no membership."""
-        return self._base_ms
-
-    @property
-    def until_ms(self) -> int:
-        """The first moment without a lease, as far as is known; NEVER: there is none."""
-        return NEVER if self._base_ms == NEVER else self._base_ms + self._lease_ms
 
     def holds(self, now_ms: int) -> bool:
         return now_ms < self.until_ms

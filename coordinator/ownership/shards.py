@@ -1,6 +1,6 @@
 """All shards of one node: events in, effects out. Everything else in this room is its part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.coordinator.ownership import events as ev
@@ -30,7 +30,7 @@ class Shards:
         self._wrote = False
         """Whether there was a lease when all shards were looked at last."""
         self._touched: set[int] | None = None
-        """The only shards that this event can have changed anything for; None: any."""
+        """The only shards for which this event can have changed what they wait for; None: any."""
 
     def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
         """Take in one event. `now_ms` never goes back."""
@@ -42,8 +42,8 @@ class Shards:
         return ground.out
 
     def _is_brief(self, event: ev.Event) -> bool:
-        """What is written and acknowledged comes with each commit: not all shards are looked at then, unless one of
-        them waits for this moment, for the lease, or for what others have written."""
+        """What is written and acknowledged comes with each commit: no shard is looked at then that goes on as before,
+        unless one of them waits for this moment, for the lease, or for what others have written."""
         waits = self._wake_ms is None or self._wake_ms <= self._ground.now_ms or self._revoking
         return isinstance(event, BRIEF) and not waits and self._ground.may_write and self._wrote
 
@@ -169,23 +169,24 @@ class Shards:
         if taking is not None:
             taking.heard(event)
 
-    def _append(self, event: ev.Append) -> None:
+    def _decided(self, event: ev.Decided) -> None:
         """Of a shard that goes no more, or not yet, nothing is written."""
-        self._touch(event.shard)
-        taking = self._takings.get(event.shard)
-        if taking is not None and taking.stage in SERVING:
-            self._ground.appends.append(event.shard, event.records, event.size, event.position)
+        for append in event.appends:
+            taking = self._takings.get(append.shard)
+            if taking is not None and taking.stage in SERVING:
+                self._ground.appends.append(*append)
 
     def _produced(self, event: ev.Produced) -> None:
         self._outcomes(self._ground.appends.produced(event.broker, event.request, event.results, self._ground.now_ms))
 
-    def _outcomes(self, outcomes: list[Outcome]) -> None:
+    def _outcomes(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             shard = outcome.batch.shard if isinstance(outcome, Done) else outcome.shard
-            self._touch(shard)
             taking = self._takings.get(shard)
             if taking is not None:
                 taking.outcome(outcome)
+                if self._touched is not None and taking.stage not in SERVING:
+                    self._touched.add(shard)
 
     def _append_txn(self, event: ev.AppendTxn) -> None:
         """Of a shard that goes, or is not there yet, nothing is written: whoever asked hears `Unload`, or has."""
@@ -199,10 +200,6 @@ class Shards:
 
     # What follows.
 
-    def _touch(self, shard: int) -> None:
-        if self._touched is not None:
-            self._touched.add(shard)
-
     def _looked_at(self) -> list[Taking]:
         if self._touched is None:
             return list(self._takings.values())
@@ -210,7 +207,8 @@ class Shards:
 
     def _go_on(self) -> None:
         ground = self._ground
-        self._outcomes(list(ground.appends.late(ground.now_ms)))
+        if self._touched is None:
+            self._outcomes(ground.appends.late(ground.now_ms))
         for taking in self._looked_at():
             taking.look()
         if self._touched is None:
@@ -223,6 +221,8 @@ class Shards:
     def _let_go(self) -> None:
         """F8: the rejoin that lets go of shards waits for what they wrote, and until it is told: who has an answer
         released in this step may tell it before the next."""
+        if not self._revoking:
+            return
         told = {effect.shard for effect in self._ground.out if isinstance(effect, Released)}
         for token, revoke in list(self._revoking.items()):
             mine = sorted(revoke.shards & self._takings.keys())
@@ -250,7 +250,7 @@ class Shards:
                 ground.out.append(WakeAt(at_ms))
 
 
-BRIEF = (ev.Append, ev.Produced)
+BRIEF = (ev.Decided, ev.Produced)
 
 HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ev.Share: Shards._share,
@@ -271,7 +271,7 @@ HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
     ev.ProduceLost: lambda shards, event: shards._ground.appends.lost(
         event.broker, event.request, event.detail, shards._ground.now_ms
     ),
-    ev.Append: Shards._append,
+    ev.Decided: Shards._decided,
     ev.AppendTxn: Shards._append_txn,
     ev.TxnAnswered: Shards._answer,
     ev.ProducerTold: Shards._answer,

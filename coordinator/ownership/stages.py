@@ -31,6 +31,7 @@ class Stage(Enum):
     LOST = "waits for an operator"
 
 
-SERVING = frozenset({Stage.SERVE, Stage.LEAVE})
+SERVING = (Stage.SERVE, Stage.LEAVE)
+"""A tuple: to find a stage in a set takes a call of the interpreter, and it is looked for with each commit."""
 READING = frozenset({Stage.READ, Stage.CATCH, Stage.WAIT, Stage.BEHIND, Stage.TRUTH, Stage.LOST})
 """What goes on without a lease."""

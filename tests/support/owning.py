@@ -63,7 +63,7 @@ class OwningNode:
     def writes(self, key: bytes, value: bytes, shard: int = 0) -> int:
         self.position += 1
         self.state[key] = value
-        self.tell(ev.Append(shard, [(key, value, None)], len(key) + len(value), self.position))
+        self.tell(ev.Decided([ev.Append(shard, [(key, value, None)], len(key) + len(value), self.position)]))
         return self.position
 
     def commits(self, client: Client, key: bytes, value: bytes, shard: int = 0) -> int:

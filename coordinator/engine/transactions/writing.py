@@ -16,7 +16,7 @@ from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER
 from muster.coordinator.engine.upstream.lines import CLIENTS
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import wires
+from muster.coordinator.engine.writing import made
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.facts import Client, Measured
@@ -89,7 +89,7 @@ class Transactions:
         async def ask() -> None:
             shard, batch = effect.shard, effect.batch
             leader, place = await self._owner.leader(shard), (self._topic, shard)
-            sent = {place: (await wires((batch,), self._wall_ms()))[shard]}
+            sent = {place: (await made((batch,), self._wall_ms()))[shard]}
             told = await records.produce(
                 self._upstream,
                 leader,

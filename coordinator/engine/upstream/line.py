@@ -4,7 +4,7 @@ When it breaks, all that is under way fails at once with `Unreached`: whether th
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from muster.coordinator.config import Address
@@ -94,11 +94,36 @@ class Line(ClientConnection[UpstreamError]):
 
     async def ask(self, api: str, request: object, deadline_s: float) -> Any:
         """The answer, in the version agreed on; see `exchange`."""
+        version = self._version(api)
+        return self.read(api, version, await self.ask_in(version, api, request, deadline_s))
+
+    def ask_then(self, api: str, request: object, deadline_s: float, tell: Callable[[Any], None]) -> None:
+        """As `ask`, by calls alone, and without waiting for room: for who has one request under way. tell: hears once,
+        later, the answer, or the UpstreamError why there is none; see `Told`."""
+
+        def told(frame: Frame | UpstreamError) -> None:
+            if isinstance(frame, UpstreamError):
+                tell(frame)
+                return
+            try:
+                answer = self.read(api, version, frame)
+            except UpstreamError as error:
+                answer = error
+            tell(answer)
+
+        try:
+            version = self._version(api)
+            self.exchange_then(SPOKEN[api].key, api, version, request, deadline_s, told)
+        except Unencodable as error:
+            asyncio.get_running_loop().call_soon(tell, unsaid(api, version, error))
+        except UpstreamError as error:
+            asyncio.get_running_loop().call_soon(tell, error)
+
+    def _version(self, api: str) -> int:
         if api not in self.versions:
             first, last = SPOKEN[api].first, SPOKEN[api].last
             raise Unspoken(f"{named(self.address)} does not speak {api} {first} to {last}")
-        version = self.versions[api]
-        return self.read(api, version, await self.ask_in(version, api, request, deadline_s))
+        return self.versions[api]
 
     async def ask_in(self, version: int, api: str, request: object, deadline_s: float) -> Frame:
         """The answer's bytes, header included; see `exchange`. It leaves once there is room: many clients may want the
@@ -110,7 +135,7 @@ class Line(ClientConnection[UpstreamError]):
             async with self._room:
                 return await self.exchange(SPOKEN[api].key, api, version, request, deadline_s)
         except Unencodable as error:
-            raise UpstreamError(f"{api} {version} cannot say this: {error}") from error
+            raise unsaid(api, version, error) from error
         finally:
             self._waiting -= 1
 
@@ -125,3 +150,7 @@ class Line(ClientConnection[UpstreamError]):
         super()._answered(frame)
         if self._closes and not self.under_way:
             self.close()
+
+
+def unsaid(api: str, version: int, error: Unencodable) -> UpstreamError:
+    return UpstreamError(f"{api} {version} cannot say this: {error}")

@@ -58,10 +58,10 @@ class Lines:
 
     async def to(self, address: Address, purpose: str = ASK) -> Line:
         """A connection that holds, once the address may be tried again. Raises UpstreamError."""
-        place = self._places.setdefault((address, purpose), Place())
-        line = self._standing(place)
+        line = self.standing(address, purpose)
         if line is not None:
             return line
+        place = self._places.setdefault((address, purpose), Place())
         async with place.making:
             line = self._standing(place)
             if line is not None:
@@ -81,6 +81,11 @@ class Lines:
                 raise Unreached("this node stops")
             place.line, place.failures = line, 0
             return line
+
+    def standing(self, address: Address, purpose: str) -> Line | None:
+        """The connection, where there is one that holds."""
+        place = self._places.get((address, purpose))
+        return None if place is None else self._standing(place)
 
     def failures(self, address: Address) -> int:
         """How often in a row it could not be reached, or did not answer, for whatever purpose."""

@@ -1,10 +1,10 @@
 """Records of the upstream: written, read, and where logs begin and end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.engine.upstream.errors import Refused, Unreached, named_code
+from muster.coordinator.engine.upstream.errors import Refused, Unreached, UpstreamError, named_code
 from muster.coordinator.engine.upstream.lines import ASK, READ, WRITE
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, Upstream
 from muster.coordinator.kafka.codec.codec import struct
@@ -62,13 +62,37 @@ async def produce(
 ) -> dict[Place, Written]:
     """One request with acks=all, one batch for each partition, and what became of each. Raises UpstreamError: then
     nobody knows. A partition that the answer leaves out counts as one of which nothing was heard (7)."""
+    request = produce_request(batches, timeout_ms, transactional_id)
+    answer = await upstream.ask(
+        broker, "Produce", request, purpose=purpose, waits_s=timeout_ms / 1000, within_s=BESIDE_S
+    )
+    return produced(answer, batches)
+
+
+def produce_then(
+    upstream: Upstream,
+    broker: int,
+    batches: Mapping[Place, bytes],
+    timeout_ms: int,
+    tell: Callable[[dict[Place, Written] | UpstreamError], None],
+) -> None:
+    """As `produce`, by calls alone: see `Upstream.ask_then`."""
+
+    def told(answer: Any) -> None:
+        tell(answer if isinstance(answer, UpstreamError) else produced(answer, batches))
+
+    request = produce_request(batches, timeout_ms)
+    upstream.ask_then(broker, "Produce", request, told, purpose=WRITE, waits_s=timeout_ms / 1000, within_s=BESIDE_S)
+
+
+def produce_request(batches: Mapping[Place, bytes], timeout_ms: int, transactional_id: str | None = None) -> object:
     if len(batches) > MOST_BATCHES:
         raise ValueError(f"{len(batches)} batches in one Produce; at most {MOST_BATCHES}")
     topics: dict[str, list[object]] = {}
     for (topic, partition), batch in batches.items():
         data = struct("ProduceRequest.topic_data.partition_data")(index=partition, records=batch)
         topics.setdefault(topic, []).append(data)
-    request = struct("ProduceRequest")(
+    return struct("ProduceRequest")(
         transactional_id=transactional_id,
         acks=ALL,
         timeout_ms=timeout_ms,
@@ -76,9 +100,10 @@ async def produce(
             struct("ProduceRequest.topic_data")(name=name, partition_data=data) for name, data in topics.items()
         ],
     )
-    answer = await upstream.ask(
-        broker, "Produce", request, purpose=purpose, waits_s=timeout_ms / 1000, within_s=BESIDE_S
-    )
+
+
+def produced(answer: Any, batches: Iterable[Place]) -> dict[Place, Written]:
+    """What became of each."""
     told = {
         (topic.name, each.index): Written(
             each.error_code, each.base_offset, each.error_message or "", each.log_start_offset

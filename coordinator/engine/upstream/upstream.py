@@ -52,6 +52,7 @@ class Upstream:
         """By API (ANY: of any broker) and code's name, since the beginning."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: dict[tuple[str, ...], asyncio.Future[View]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
 
     def count(self, api: str, code: int) -> None:
         """An API was answered with this code, or not at all. 0 is none."""
@@ -60,6 +61,8 @@ class Upstream:
 
     def close(self) -> None:
         self.lines.close()
+        for task in self._asking:
+            task.cancel()
 
     # -- who there is -----------------------------------------------------------------------------------------------
 
@@ -150,6 +153,44 @@ class Upstream:
         except Unreached:
             self.count(api, UNREACHED)
             raise
+
+    def ask_then(
+        self,
+        broker: int,
+        api: str,
+        request: object,
+        tell: Callable[[Any], None],
+        *,
+        purpose: str = ASK,
+        waits_s: float = 0.0,
+        within_s: float | None = None,
+    ) -> None:
+        """As `ask`, by calls alone where a connection stands: for what is asked often. tell: hears once, later, the
+        answer or the UpstreamError; not from within anything else (see `Line.ask_then`)."""
+        address = self.view.brokers.get(broker)
+        line = None if address is None else self.lines.standing(address, purpose)
+        if line is not None:
+            line.ask_then(api, request, (within_s or self.reach.answer_s) + waits_s, self._counting(api, tell))
+            return
+
+        async def asked() -> None:
+            try:
+                answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
+            except UpstreamError as error:
+                answer = error
+            tell(answer)
+
+        task = asyncio.get_running_loop().create_task(asked())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    def _counting(self, api: str, tell: Callable[[Any], None]) -> Callable[[Any], None]:
+        def told(answer: Any) -> None:
+            if isinstance(answer, Unreached):
+                self.count(api, UNREACHED)
+            tell(answer)
+
+        return told
 
     async def ask_coordinator(
         self,

@@ -5,14 +5,17 @@ When it breaks, all that is under way fails at once; whether that was done at th
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible, struct
+from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.connections.frames import HEAD, Frames
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 
+NO_TAGGED_FIELDS: Final = b"\0"
+"""So ends the header of a request in a flexible version."""
 CORRELATIONS: Final = 2**31
 CORRELATION_BYTES: Final = 4
 """An answer's header; behind them a flexible version has its tagged fields."""
@@ -39,21 +42,54 @@ class ClientLimits(NamedTuple):
     answer_bytes: int
 
 
-class Pending(NamedTuple):
+class Told(Generic[Failure]):
+    """Who hears an answer by a call, in the breath in which it is read: a future's waiter hears it a round of the loop
+    later. Why there is none it hears in a round of its own, for a connection may end in the middle of anything."""
+
+    __slots__ = ("_late", "_over", "_tell")
+
+    def __init__(self, tell: Callable[[Frame | Failure], None]) -> None:
+        self._tell = tell
+        self._over = False
+        self._late: asyncio.TimerHandle | None = None
+
+    def late(self, handle: asyncio.TimerHandle) -> None:
+        """What ends the connection where the answer does not come in time."""
+        self._late = handle
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, frame: Frame) -> None:
+        self._end()
+        self._tell(frame)
+
+    def set_exception(self, why: Failure) -> None:
+        self._end()
+        asyncio.get_running_loop().call_soon(self._tell, why)
+
+    def _end(self) -> None:
+        self._over = True
+        if self._late is not None:
+            self._late.cancel()
+
+
+class Pending(NamedTuple, Generic[Failure]):
     correlation: int
-    answer: "asyncio.Future[Frame]"
+    answer: "asyncio.Future[Frame] | Told[Failure]"
 
 
 class ClientConnection(asyncio.Protocol, Generic[Failure]):
     """Build it with the loop's `create_connection`. Who derives from it says whom it asks (`other_end`)."""
 
     def __init__(self, client_id: str, limits: ClientLimits, failures: Failures[Failure]) -> None:
-        self._client_id = client_id
+        name = client_id.encode()
+        self._client_id = len(name).to_bytes(2, "big") + name
         self._limits = limits
         self._failures = failures
         self._frames = Frames(limits.answer_bytes)
         self._frames.shortest = CORRELATION_BYTES
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[Pending[Failure]] = deque()
         self._correlation = 0
         self._heard = False
         """Whether anything was answered yet."""
@@ -86,11 +122,32 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         finally:
             late.cancel()
 
+    def exchange_then(
+        self,
+        key: int,
+        api: str,
+        version: int,
+        request: object,
+        deadline_s: float,
+        tell: Callable[[Frame | Failure], None],
+    ) -> None:
+        """As `exchange`, by calls alone: see `Told`. Raises as `send` does; then nobody is told."""
+        told = Told[Failure](tell)
+        self._send(key, api, version, request, told)
+        told.late(asyncio.get_running_loop().call_later(deadline_s, self._too_late, told, api, deadline_s))
+
     def send(self, key: int, api: str, version: int, request: object) -> "asyncio.Future[Frame]":
         """The answer's bytes, header included; the future fails when the connection ends. key: the number of `api`.
 
         Raises `unsent`, or `broken` at the end of the connection; Unencodable where this version cannot say it.
         """
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._send(key, api, version, request, answer)
+        return answer
+
+    def _send(
+        self, key: int, api: str, version: int, request: object, answer: "asyncio.Future[Frame] | Told[Failure]"
+    ) -> None:
         if self._why is not None:
             raise self._failures.broken(f"the connection is at its end: {self._why}")
         assert self._transport is not None, "made by `create_connection`"
@@ -99,23 +156,17 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
                 f"{len(self._pending)} requests to {self.other_end} are under way; at most so many may be"
             )
         self._correlation = (self._correlation + 1) % CORRELATIONS
-        header = struct("RequestHeader")(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=self._correlation,
-            client_id=self._client_id,
-        )
-        head = encode("RequestHeader", header_version(api, version), header)
-        said = [*head, *encode(f"{api}Request", version, request)]
+        head = HEAD.pack(key, version, self._correlation) + self._client_id
+        if is_flexible(f"{api}Request", version):
+            head += NO_TAGGED_FIELDS
+        said = [head, *encode(f"{api}Request", version, request)]
         size = sum(map(len, said))
         if size > self._limits.request_bytes:
             raise self._failures.unsent(
                 f"{api} of {size} bytes for {self.other_end}; at most {self._limits.request_bytes} are sent at once"
             )
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._pending.append(Pending(self._correlation, answer))
         self._transport.writelines([size.to_bytes(4, "big"), *said])
-        return answer
 
     # -- asyncio.Protocol -------------------------------------------------------------------------------------------
 
@@ -154,7 +205,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         if not pending.answer.done():  # Who asked may want it no longer.
             pending.answer.set_result(frame)
 
-    def _too_late(self, answer: "asyncio.Future[Frame]", api: str, deadline_s: float) -> None:
+    def _too_late(self, answer: "asyncio.Future[Frame] | Told[Failure]", api: str, deadline_s: float) -> None:
         """A process that stood still reads an answer and finds its time over in one turn of the loop: it has come."""
         if answer.done():
             return
@@ -177,13 +228,8 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         for each in pending:
             if not each.answer.done():
                 each.answer.set_exception(type(why)(str(why)))
-                each.answer.exception()  # Where nobody waits any more, nobody misses it.
-
-
-@cache
-def header_version(api: str, version: int) -> int:
-    """Of the header that a request has in this version."""
-    return 2 if is_flexible(f"{api}Request", version) else 1
+                if isinstance(each.answer, asyncio.Future):
+                    each.answer.exception()  # Where nobody waits any more, nobody misses it.
 
 
 @cache

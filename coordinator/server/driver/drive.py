@@ -49,7 +49,6 @@ WORK_DEADLINE_MS = 10_000
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
-
 Unanswered: TypeAlias = events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
 """Events that are no requests."""
 
@@ -88,8 +87,7 @@ class Driver:
         instruments: "Instruments | None" = None,
     ) -> None:
         self._instruments = instruments
-        self._flush_began_s = 0.0
-        self._flushing_records = 0
+        self._flush_began_s, self._flushing_records = 0.0, 0
         self._engine = engine
         self._clock = clock
         self._max_parked = max_parked
@@ -107,16 +105,14 @@ class Driver:
         self._ids = count(1)
         self._waiting: dict[RequestId, Waiter] = {}
         self._parked: dict[RequestId, type[events.Event]] = {}
-        self._turn_due = False
-        self._flushing = False
-        self._loading = False
+        self._turn_due = self._flushing = self._loading = False
         self._all_loaded = asyncio.Event()
-        self._alarm = Alarm(self._loop, clock, self._wake)
+        self._alarm = Alarm(self._loop, clock, self.wake)
         self._on_stall = on_stall
         self._pulse = Pulse(clock, self._stood_still)
         self._idle = asyncio.Event()
         self._closed = False
-        self._wake()  # what the replay left: timers, and records to be flushed once more
+        self.wake()  # what the replay left: timers, and records to be flushed once more
 
     @property
     def waiting(self) -> int:
@@ -151,7 +147,7 @@ class Driver:
         now_ms = self._clock.now_ms()
         self._engine.move_deadlines(now_ms - since_ms, now_ms)
         self._pulse.restart()
-        self._wake()
+        self.wake()
 
     async def all_loaded(self) -> None:
         """Return once every shard has been replayed, or has failed to be for the first time."""
@@ -183,7 +179,7 @@ class Driver:
         self._waiting[event.request_id] = waiter
         if parks:
             self._parked[event.request_id] = type(event)
-        self._wake()
+        self.wake()
 
     def forget(self, shard: int, event: events.Request) -> None:
         """The client is gone: leave no trace of its request."""
@@ -192,7 +188,7 @@ class Driver:
         self._parked.pop(event.request_id, None)
         if not isinstance(event, events.ListGroups | events.ListSettings):
             self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
-            self._wake()
+            self.wake()
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights = None) -> bool:
         """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
@@ -233,16 +229,26 @@ class Driver:
         """Give one shard an event that has no answer."""
         if not self._closed:
             self._engine.submit(shard, event)
-            self._wake()
+            self.wake()
 
     def tell_all(self, event: events.Event) -> None:
         """Give every shard an event that has no answer (the topics changed)."""
         self._engine.submit_all(event)
-        self._wake()
+        self.wake()
 
     def wake(self) -> None:
-        """The engine has been told something, or asked: take a turn, and tell what may be told then."""
-        self._wake()
+        """See to it that a turn runs in the next iteration of the loop, after all that is ready now."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def advance(self) -> None:
+        """The engine has been told something outside of its turns: tell at once what may be told, and what follows."""
+        try:
+            self._pulse.check()
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
 
     async def close(self, timeout_s: float) -> None:
         """Answer everyone who is parked NOT_COORDINATOR, make durable what was promised, and take nothing more.
@@ -252,7 +258,7 @@ class Driver:
         self._closed = True
         self._idle.clear()
         self._engine.submit_all(events.Unload())
-        self._wake()
+        self.wake()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -281,12 +287,6 @@ class Driver:
         self.begin(shard, event, future)
         return future
 
-    def _wake(self) -> None:
-        """See to it that a turn runs in the next iteration of the loop, after all that is ready now."""
-        if not self._turn_due:
-            self._turn_due = True
-            self._loop.call_soon(self._turn)
-
     def _turn(self) -> None:
         self._turn_due = False
         try:
@@ -308,7 +308,7 @@ class Driver:
         if not self._engine.loading:
             self._all_loaded.set()
         if self._engine.pending:
-            self._wake()
+            self.wake()
         elif not self._flushing and not self._loading:
             self._idle.set()
 
@@ -348,11 +348,11 @@ class Driver:
                 if self._closed:
                     return
                 self._engine.answer_work(work, piece)
-                self._wake()
+                self.wake()
         except Exception as error:
             self._on_bug(f"measuring the load of group {asked.group_id!r}", error)
             self._engine.answer_work(work, unmeasured(asked, str(error) or repr(error)))
-            self._wake()
+            self.wake()
 
     def _failed(self, work: Work, error: Exception) -> Answer:
         """What could not be computed is a failure of the group that asked, which may ask again."""
@@ -366,7 +366,7 @@ class Driver:
             work = whole if isinstance(whole, Work) else await self._loop.run_in_executor(None, whole)
         except Exception as error:
             self._engine.answer_work(work, self._failed(work, error))
-            self._wake()
+            self.wake()
             return
         try:
             answer = await self._workers.answer(work.request)
@@ -378,7 +378,7 @@ class Driver:
                 self._instruments.assignor_errors[work.request.assignor] += 1
         if not self._closed:
             self._engine.answer_work(work, answer)
-            self._wake()
+            self.wake()
 
     def _start_flush(self) -> None:
         if self._flushing:
@@ -433,7 +433,7 @@ class Driver:
     def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
         self._engine.stood_still(stalled_ms, self._clock.now_ms())
         self._on_stall(stalled_ms, computing_ms)
-        self._wake()
+        self.wake()
 
     def _stop_for(self, bug: BaseException) -> None:
         self._closed = True

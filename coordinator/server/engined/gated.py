@@ -162,6 +162,7 @@ class GatedEngine(LedEngine):
         """A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
         if (job := super().flush_job()) is not None:
             self._flushing.finish(job)
+            self._authority.flushed(job.positions)
 
     def settled(self, shard: int) -> bool:
         """One that is dealt to this node is taken first, and loaded then."""

@@ -279,7 +279,7 @@ class KafkaSide:
         if self._ended_by is not None:
             fail(self._ended_by)
         self._engine = engine
-        self.owning.start(engine, driver.wake)
+        self.owning.start(engine, driver.wake, driver.advance)
         self._nodes.start()
         self.topics.start()
         self.state_topic.start()

@@ -17,7 +17,7 @@ from muster.coordinator.runtime.conditions import GROUPS, Conditions
 PATIENCE_MS: Final = 5_000
 """So long a shard may be on its way, and what it wrote without an acknowledgement, before an operator is told."""
 
-UNTROUBLED: Final = SERVING | {Stage.LOST}
+UNTROUBLED: Final = (*SERVING, Stage.LOST)
 """Of a shard that has lost something there is a condition of its own."""
 
 NAMED: Final = 5

@@ -362,7 +362,7 @@ class Node(ForClients):
         store.held.append((store.position, lambda: said(seen, 0), refused))
         if value is not None:
             record = (key, b"%d" % value, None)
-            self.own(ev.Append(shard, [record], len(key) + len(record[1]), store.position))
+            self.own(ev.Decided([ev.Append(shard, [record], len(key) + len(record[1]), store.position)]))
         else:
             self._release(shard)
 

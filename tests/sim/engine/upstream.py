@@ -52,13 +52,19 @@ class SimUpstream:
         return self.view
 
     async def ask(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
-        at_broker = {
+        return await self._asked(self._at_broker(broker, api, request), REQUEST_MS + waits_s * 1000)
+
+    def ask_then(self, broker: int, api: str, request: Any, tell: Reply, *, waits_s: float = 0.0, **_: Any) -> None:
+        self._asked_then(self._at_broker(broker, api, request), REQUEST_MS + waits_s * 1000, tell)
+
+    def _at_broker(self, broker: int, api: str, request: Any) -> Callable[[Reply], None]:
+        asked = {
             "Produce": self._produce,
             "Fetch": self._fetch,
             "ListOffsets": self._ends,
             "DescribeProducers": self._producers,
         }[api]
-        return await self._asked(lambda reply: at_broker(broker, request, reply), REQUEST_MS + waits_s * 1000)
+        return lambda reply: asked(broker, request, reply)
 
     async def ask_coordinator(
         self, kind: int, key: str, api: str, request: Any, *, waits_s: float = 0.0, **_: Any
@@ -77,15 +83,30 @@ class SimUpstream:
     async def _asked(self, at_kafka: Callable[[Reply], None], patience_ms: float) -> Any:
         """The answer. Raises Unreached where it was lost, or does not come."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        node, world = self._node, self._world
 
-        def failed() -> None:
-            if not answer.done():
-                answer.set_exception(Unreached("the connection was lost"))
+        def tell(word: Any) -> None:
+            if answer.done():
+                return
+            if isinstance(word, Unreached):
+                answer.set_exception(word)
+            else:
+                answer.set_result(word)
+
+        self._asked_then(at_kafka, patience_ms, tell)
+        return await answer
+
+    def _asked_then(self, at_kafka: Callable[[Reply], None], patience_ms: float, tell: Reply) -> None:
+        """tell: hears once the answer, or Unreached."""
+        node, world = self._node, self._world
+        told = [False]
 
         def heard(word: Any) -> None:
-            if not answer.done():
-                answer.set_result(word)
+            if not told[0]:
+                told[0] = True
+                tell(word)
+
+        def failed() -> None:
+            heard(Unreached("the connection was lost"))
 
         def replied(word: Any) -> None:
             if not world.back(node, lambda: heard(word)):
@@ -94,7 +115,6 @@ class SimUpstream:
         if not world.forth(node, lambda: at_kafka(replied)):
             node.later(REQUEST_MS, failed)
         node.later(patience_ms, failed)
-        return await answer
 
     # The state topic.
 

@@ -95,7 +95,7 @@ class WholeNode:
             on_bug=lambda line, error: self.bug(AssertionError(f"{error!r} at {line}")),
         )
         self.engine.submit_all(TOPICS)
-        self.owning.start(self.engine, self.wake)
+        self.owning.start(self.engine, self.wake, self.wake)
         self.nodes = NodesGroup(
             upstream,
             self.owning,

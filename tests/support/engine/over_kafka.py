@@ -94,7 +94,7 @@ class OverKafka:
             on_bug=lambda what, error: self.bugs.append((what, error)),
             loads_elsewhere=True,
         )
-        self.owning.start(self.engine, self.wake)
+        self.owning.start(self.engine, self.wake, self._advance)
         self._begin(settings)
         return self
 
@@ -162,6 +162,9 @@ class OverKafka:
     def _turn(self) -> None:
         self._due = False
         self.engine.turn(self.clock.now_ms())
+        self._advance()
+
+    def _advance(self) -> None:
         if self._loading is None and (load := self.engine.load_job()) is not None:
             self._loading = asyncio.ensure_future(self._load(load))
         if (job := self.engine.flush_job()) is not None:

@@ -48,7 +48,7 @@ def test_a_lease_does_not_outlast_the_machines_sleep_and_the_engine_hears_of_its
             wall_ms=lambda: 0,
             clock_ms=lambda: moments["engine"],
         )
-        owning.start(engine, lambda: None)
+        owning.start(engine, lambda: None, lambda: None)
         owning.step(Share(frozenset(), Deal(1, {1: NodeDealt(1, "one", {}, ())})))
         owning.step(Synced(moments["lease"]))
         assert owning.shards.has_lease(owning.now_ms())

@@ -6,7 +6,7 @@ from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
 from muster.coordinator.ownership.appends import Limits
 from muster.coordinator.ownership.deal import Deal, NodeDealt
-from muster.coordinator.ownership.facts import KEPT_KEY, Client, Producer, read_owner
+from muster.coordinator.ownership.facts import KEPT_KEY, Acked, Client, Producer, read_owner
 from muster.coordinator.ownership.stages import Stage
 from tests.support.owning import SESSION, Kafka, OwningNode
 
@@ -350,3 +350,17 @@ def test_a4_what_is_not_acknowledged_in_time_drops_the_shard() -> None:
     node.passes(1_500)
     assert node.serves
     assert node.state == {}
+
+
+def test_a2_a_shard_that_is_taken_anew_for_what_was_answered_is_so_in_time() -> None:
+    """With an answer about what was written only the shards are looked at that do not go on as before."""
+    kafka = Kafka(2)
+    node = OwningNode(kafka, 1)
+    node.deals((0, 1))
+    node.hold = {fx.Produce}
+    node.writes(b"k", b"1")
+    [produce] = node.held
+    node.seen.clear()
+    node.tell(ev.Produced(produce.broker, produce.request, {0: Acked(45)}))
+    assert [type(effect) for effect in node.seen] == [fx.Unload, fx.WakeAt]
+    assert node.seen[-1].at_ms == kafka.now_ms + Limits().retry_ms

@@ -1,11 +1,13 @@
 """The benchmark of nodes over somebody's Kafka, as far as it goes without one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from muster.coordinator.bench.cluster.failover import Gap, How
-from muster.coordinator.bench.engine import failover, suite, taking
+from muster.coordinator.bench.engine import failover, passing, suite, taking, transacting
 from muster.coordinator.bench.engine.commits import of_a_commit
 from muster.coordinator.bench.engine.inside import groups_of
 from muster.coordinator.bench.kafka.broker import Broker
@@ -31,6 +33,24 @@ def test_the_shard_that_is_taken_has_as_many_positions_as_said(tmp_path: Path, m
     monkeypatch.setattr(taking, "KEYS", 30)
     with pytest.raises(AssertionError, match="30 were written"):
         taking.bundled(str(tmp_path / "other"), [turn])
+
+
+def test_rounds_of_transactions_alternate_and_go_on_with_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, int]] = []
+
+    @contextmanager
+    def proxy(broker: Broker, home: Path) -> Iterator[passing.Proxy]:
+        yield passing.Proxy(1, "node:1")
+
+    monkeypatch.setattr(transacting, "proxy_of", proxy)
+    monkeypatch.setattr(transacting, "fill_broker", lambda *given: None)
+    monkeypatch.setattr(transacting, "transacting", lambda address: lambda position: done.append((address, position)))
+    monkeypatch.setattr(transacting, "EACH", 2)
+    [row] = transacting.measure(Broker(None, "kafka:1"), "")  # type: ignore[arg-type]
+    ours = [position for address, position in done if address == "node:1"]
+    assert ours == list(range(2 * (transacting.ROUNDS + 1))) == [at for address, at in done if address == "kafka:1"]
+    assert [address for address, _ in done[:8:2]] == ["kafka:1", "node:1", "node:1", "kafka:1"]
+    assert (row.bench, row.goal, row.unit) == ("engine", 0.33, "transactions/s")
 
 
 def test_a_case_that_there_is_not_starts_no_broker() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from muster.coordinator.bench.engine import beating, commits, failover, passing, taking
+from muster.coordinator.bench.engine import beating, commits, failover, passing, taking, transacting
 from muster.coordinator.bench.kafka.broker import Broker, running_broker
 from muster.coordinator.bench.kafka.place import classpath
 from muster.coordinator.bench.rows import Row
@@ -18,6 +18,7 @@ CASES: Final[dict[str, Measure]] = {
     "P1 P2 P3 commits": lambda broker, home, jars: commits.measure(broker),
     "P4 taking": lambda broker, home, jars: taking.measure(broker, home),
     "P5 P6 passing": lambda broker, home, jars: passing.measure(broker, home),
+    "transactions": lambda broker, home, jars: transacting.measure(broker, home),
     "P7 heartbeats": lambda broker, home, jars: beating.measure(broker, home),
     "P8 P9 failover": failover.measure,
 }

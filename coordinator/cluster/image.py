@@ -139,6 +139,16 @@ class Image:
             for number, view in topic.partitions.items():
                 yield TopicPartition(name, number), view
 
+    def taken(self) -> "Image":
+        """As it is now, for who looks at it in a thread: topics and their partitions are made anew where they change,
+        and never changed."""
+        return Image(self.controller, self.known, dict(self.nodes), dict(self.topics))
+
+    @property
+    def size(self) -> int:
+        """Partitions."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
     def live(self) -> list[NodeView]:
         return [node for node in self.nodes.values() if node.status is not NodeStatus.GONE]
 

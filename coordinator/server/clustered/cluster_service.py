@@ -98,15 +98,17 @@ class ClusterService:
         self._touch = touch
 
     async def describe_cluster(self, request: pb.DescribeClusterRequest, call: Call) -> pb.DescribeClusterResponse:
-        standing = Standing.of(self._image, self._min_isr, await self._drained(), self._applied())
-        heard = self._touch()
+        drained = await self._drained()
+        image, applied, heard = self._image.taken(), dict(self._applied()), self._touch()
         answer = pb.DescribeClusterResponse(
             cluster_id=self._cluster_id, heard_ms_ago=heard.ms_ago, cut_off=heard.cut_off
         )
-        return await here_or_off_the_loop(
-            lambda: described.cluster(answer, standing, request.partitions, frozenset(request.topics)),
-            ROW * len(standing.partitions),
-        )
+
+        def told() -> pb.DescribeClusterResponse:
+            standing = Standing.of(image, self._min_isr, drained, applied)
+            return described.cluster(answer, standing, request.partitions, frozenset(request.topics))
+
+        return await here_or_off_the_loop(told, ROW * image.size)
 
     async def elect_leaders(self, request: pb.ElectLeadersRequest, call: Call) -> pb.ElectLeadersResponse:
         unclean = request.election_type == pb.ELECTION_TYPE_UNCLEAN
@@ -152,11 +154,15 @@ class ClusterService:
     ) -> pb.ListPartitionReassignmentsResponse:
         places = [place_of(each) for each in request.partitions] or None
         under_way = sorted(self._admin.reassignments(places))
-        standing = Standing.of(self._image, self._min_isr)
-        known = {each.place: each for each in standing.partitions}
-        answer = pb.ListPartitionReassignmentsResponse()
-        answer.partitions.extend(standing.row(place, known[place]) for place in under_way if place in known)
-        return answer
+        image, answer = self._image.taken(), pb.ListPartitionReassignmentsResponse()
+
+        def told() -> pb.ListPartitionReassignmentsResponse:
+            standing = Standing.of(image, self._min_isr)
+            known = {each.place: each for each in standing.partitions}
+            answer.partitions.extend(standing.row(place, known[place]) for place in under_way if place in known)
+            return answer
+
+        return await here_or_off_the_loop(told, ROW * image.size)
 
     async def drain_node(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:
         """Answered once the node leads nothing that another could lead."""

@@ -60,14 +60,12 @@ class Standing:
         drained: frozenset[int] = frozenset(),
         applied: Mapping[int, int] | None = None,
     ) -> "Standing":
-        """min_isr: of topics that say nothing themselves."""
+        """min_isr: of topics that say nothing themselves. Where there are many partitions, of an image that was
+        `taken`, in a thread."""
         partitions = tuple(
-            Partition(
-                TopicPartition(topic.name, number),
-                view,
-                min(min_isr_in(topic.configs, min_isr), len(view.replicas) - len(view.adding) or 1),
-            )
+            partition_of(topic.name, number, view, least)
             for topic in image.topics.values()
+            for least in (min_isr_in(topic.configs, min_isr),)
             for number, view in topic.partitions.items()
         )
         return cls(image.controller, image.known, dict(image.nodes), partitions, drained, dict(applied or {}))
@@ -91,6 +89,27 @@ class Standing:
             offline=[node for node in view.replicas if not self.lives(node)],
             min_isr=each.min_isr,
         )
+
+
+def partition_of(topic: str, number: int, view: PartitionView, least: int) -> Partition:
+    """least: min.insync.replicas of the topic."""
+    return Partition(TopicPartition(topic, number), view, min(least, len(view.replicas) - len(view.adding) or 1))
+
+
+def wanting(image: Image, me: int, min_isr: int) -> tuple[int, int, int]:
+    """How many partitions that this node leads are under-replicated, and under their least; and how many of all nobody
+    leads. On the loop: nothing is made for those that are whole."""
+    under_replicated = under_min_isr = offline = 0
+    for topic in image.topics.values():
+        least = min_isr_in(topic.configs, min_isr)
+        for number, view in topic.partitions.items():
+            if view.leader == me and view.isr != view.replicas:
+                each = partition_of(topic.name, number, view, least)
+                under_replicated += each.under_replicated
+                under_min_isr += each.under_min_isr
+            elif view.leader == NOBODY:
+                offline += 1
+    return under_replicated, under_min_isr, offline
 
 
 def cluster(

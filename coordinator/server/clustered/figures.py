@@ -7,7 +7,7 @@ from muster.coordinator.cluster.image import NOTHING, Changes, Image, Known
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.metrics.cluster import ClusterFigures, Led
 from muster.coordinator.replication.elections.ledger import Counted
-from muster.coordinator.server.clustered.described import Standing
+from muster.coordinator.server.clustered.described import wanting
 
 
 class Figures:
@@ -68,14 +68,5 @@ class Figures:
         """Counted anew only where the image has changed."""
         known = self._image.known
         if self._seen[0] != known or known == NOTHING:
-            me, standing = self._replicas.me, Standing.of(self._image, self._min_isr, frozenset(), {})
-            led = [each for each in standing.partitions if each.view.leader == me]
-            self._seen = (
-                known,
-                (
-                    sum(each.under_replicated for each in led),
-                    sum(each.under_min_isr for each in led),
-                    sum(each.offline for each in standing.partitions),
-                ),
-            )
+            self._seen = known, wanting(self._image, self._replicas.me, self._min_isr)
         return self._seen[1]

@@ -2,11 +2,14 @@
 
 from typing import Any, cast
 
+import pytest
+
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import Changes, Moved
 from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.metrics.cluster import ClusterFigures, Led
 from muster.coordinator.replication.elections.ledger import Counted
+from muster.coordinator.server.clustered import described
 from muster.coordinator.server.clustered.figures import Figures
 from tests.support.operated import Given, view
 
@@ -56,3 +59,18 @@ def test_who_falls_out_of_sync_and_comes_back_is_counted_by_the_leader() -> None
     for before, after in ((whole, short), (short, whole), (short, elected), (None, short), (whole, others)):
         figures.learned(Changes(partitions=[Moved(ORDERS, before, after)]))
     assert (figures.figures().isr_shrinks, figures.figures().isr_expands) == (1, 1)
+
+
+def test_nothing_is_made_for_partitions_that_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted on the loop, with each look at the metrics after a change: of 10,000 partitions that took 40 ms."""
+    given, looked = Given(), []
+    given.hears({"orders": {number: view(1, (1, 2, 3)) for number in range(4, 1_000)}})
+    made = described.partition_of
+
+    def seen(topic: str, number: int, *more: Any) -> described.Partition:
+        looked.append(number)
+        return made(topic, number, *more)
+
+    monkeypatch.setattr(described, "partition_of", seen)
+    assert figures_of(given, controller=True).figures().under_replicated == 1
+    assert looked == [0, 3]

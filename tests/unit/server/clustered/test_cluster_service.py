@@ -1,16 +1,19 @@
 """The Cluster service over an image that a test holds in its hands."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable
 from typing import Any, cast
 
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Image
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.records import Election, Lost, Told
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import cluster_service
+from muster.coordinator.server.clustered.described import Standing
 from muster.coordinator.server.dispatch import Call
 from muster.storage.errors import LogDamaged
 from tests.support.operated import Given, view
@@ -187,3 +190,25 @@ def test_a_node_that_is_cut_off_from_zookeeper_tells_at_once_what_it_knows(monke
     monkeypatch.setattr(given, "drained", nothing_is_heard)
     told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
     assert [each.node_id for each in told.nodes] == [1, 2, 3, 4]
+
+
+def test_what_is_told_of_many_partitions_is_put_together_in_a_thread_as_it_was_when_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given, threads = Given(), []
+    given.hears({"many": {number: view(1, (1, 2)) for number in range(500)}})
+    made = Standing.of
+
+    def seen(image: Image, *arguments: Any) -> Standing:
+        threads.append(threading.current_thread() is threading.main_thread())
+        if image.size > 500:
+            given.hears({"later": {0: view(1, (1,))}})
+        return made(image, *arguments)
+
+    monkeypatch.setattr(Standing, "of", seen)
+    told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
+    assert told.partition_count == 504
+    given.hears({"later": {1: view(1, (1,))}})
+    rows = ask(given.service.list_partition_reassignments(pb.ListPartitionReassignmentsRequest(), CALL)).partitions
+    assert [(row.topic, row.partition) for row in rows] == [("orders", 3)]
+    assert threads == [False, False]

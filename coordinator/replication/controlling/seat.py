@@ -196,8 +196,14 @@ class Seat:
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the controller failed; another is elected", exc_info=error)
-            self._election.resign("it failed")
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """What the machine has decided may not have been done, and it waits for the end of that for ever. Who waits
+        for its answers is told by `_ended` that there is none."""
+        log.error("the controller failed; another is elected", exc_info=error)
+        self._machine = None
+        self._election.resign("it failed")
 
     # The machine.
 
@@ -207,8 +213,14 @@ class Seat:
         if self._election.reign is None:
             self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
             return
+        try:
+            self._perform(self._machine.step(event, self._around.now_ms()))
+        except Exception as error:
+            self._failed(error)
+
+    def _perform(self, wanted: Sequence[effects.Effect]) -> None:
         notes = []
-        for effect in self._machine.step(event, self._around.now_ms()):
+        for effect in wanted:
             if isinstance(effect, effects.Note):
                 notes.append(effect)
             else:

@@ -1,0 +1,61 @@
+"""A controller that makes a mistake is none any more, whatever it was about to do: another node is elected."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from structlog.testing import capture_logs
+
+from muster.coordinator.cluster.controller.events import Polled, Tick
+from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.image import Image, Known
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.wire.words import NodeName
+
+
+class Elected:
+    """The election, of which this node is the winner until it resigns."""
+
+    def __init__(self) -> None:
+        self.reign: object | None = object()
+        self.ended: Any = None
+
+    def resign(self, why: str) -> None:
+        if self.reign is not None:
+            self.reign = None
+            self.ended()
+
+
+class Mistaken:
+    """Decides something with the first poll, and then cannot say what."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def step(self, event: object, now_ms: int) -> list[Any]:
+        self.heard.append(event)
+        if len(self.heard) > 1:
+            raise ValueError("a mistake")
+        return []
+
+
+def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> None:
+    async def story() -> None:
+        session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
+        around = Surroundings(Image, lambda: 0, lambda: 0, lambda: b"")
+        seat = Seat(cast(Any, session), 1, Settings(), around)
+        election, machine = Elected(), Mistaken()
+        election.ended = seat._ended
+        seat._election, seat._machine = cast(Any, election), cast(Any, machine)
+        first = asyncio.create_task(seat.cluster_state(NodeName(2, 20), Known(), (), 500))
+        await asyncio.sleep(0)
+        with capture_logs() as lines:
+            seat._woken(0)
+        assert [type(each) for each in machine.heard] == [Polled, Tick]
+        assert [line["event"] for line in lines] == ["the controller failed; another is elected"]
+        assert (await first).error is ErrorCode.NOT_CONTROLLER
+        assert not seat.is_controller
+        assert (await seat.cluster_state(NodeName(3, 30), Known(), (), 500)).error is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(story())

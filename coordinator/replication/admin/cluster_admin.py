@@ -1,7 +1,7 @@
 """What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (A5, A7, A8)."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -16,6 +16,7 @@ from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.cluster.asking import drained_nodes, leave, set_drained
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.storage.broker.in_turns import AT_ONCE
 
 PATIENCE_MS: Final = 20_000
 """How long is waited where nobody says; clients give up after 30 s."""
@@ -64,7 +65,7 @@ class ClusterAdmin:
         image, drained = self._image, await drained_nodes(self._session)
         units = dict.fromkeys(map(unit_of, asked))
         known: dict[TopicPartition, ErrorCode] = {}
-        for unit in units:
+        async for unit in with_turns(units):
             code = elections.unclean(image, unit) if unclean else elections.preferred(image, unit, drained)
             if code is not None:
                 known[unit] = code
@@ -86,7 +87,7 @@ class ClusterAdmin:
         NO_REASSIGNMENT_IN_PROGRESS (85)."""
         known: dict[TopicPartition, ErrorCode] = {}
         good: dict[TopicPartition, Wanted] = {}
-        for place, target in wanted.items():
+        async for place, target in with_turns(wanted.items()):
             unit = unit_of(place)
             view = self._image.partition(unit)
             code = reassignments.refused(self._image, view, target)
@@ -154,18 +155,41 @@ class ClusterAdmin:
         deadline_s: float,
     ) -> dict[TopicPartition, ErrorCode]:
         """Leave one body after the other for the controller; what came of each unit by then."""
+        found: dict[TopicPartition, ErrorCode] = {}
+        rest = dict.fromkeys(units)
+
+        def shown() -> bool:
+            """Asked with each change of the image: what has come is not looked at again."""
+            while rest:
+                unit = next(iter(rest))
+                if (code := came(unit)) is None:
+                    return False
+                del rest[unit]
+                found[unit] = code
+            return True
+
         for body in bodies:
             if not await leave(self._session, path, body, deadline_s):
                 break
         else:
-            await self._showing.until(lambda: all(came(unit) is not None for unit in units), deadline_s)
-        found = ((unit, came(unit)) for unit in units)
-        return {unit: ErrorCode.REQUEST_TIMED_OUT if code is None else code for unit, code in found}
+            await self._showing.until(shown, deadline_s)
+        async for unit in with_turns(rest):
+            code = came(unit)
+            found[unit] = ErrorCode.REQUEST_TIMED_OUT if code is None else code
+        return found
 
 
 def later(timeout_ms: int) -> float:
     """By the loop's clock, in seconds."""
     return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000
+
+
+async def with_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """These, as they are now; others have their turn after every few."""
+    for number, item in enumerate(list(items), 1):
+        yield item
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def portions(items: Sequence[Item]) -> Iterable[list[Item]]:

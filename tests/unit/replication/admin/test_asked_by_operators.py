@@ -1,12 +1,20 @@
 """Elections (A5) and reassignments (A8) as the image shows them: what is refused at once, and when they are done."""
 
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
 import pytest
 
 from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.image import Changes, Image, NodeStatus, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
+from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin, later
+from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.replication.admin.wording import why_not_elected, why_not_reassigned
+from muster.coordinator.zookeeper.connect import Session
+from muster.storage.broker.in_turns import AT_ONCE
 
 UNIT = TopicPartition("t", 0)
 THREE = (1, 2, 3)
@@ -130,3 +138,51 @@ def test_what_was_refused_is_told_with_who_it_is_about() -> None:
     known.controller = 2
     assert "for node 2, the controller, and did not come in time" in preferred(known, late)
     assert preferred(image(None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == "t-0: the cluster has no such partition"
+
+
+def test_many_partitions_of_one_request_are_looked_at_in_turns_with_others() -> None:
+    async def story() -> None:
+        known = image(moving((1, 2)))
+        admin = ClusterAdmin(cast(Session, None), Showing(known, lambda listener: None))
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        serving = asyncio.create_task(others())
+        found = await admin.reassign({TopicPartition("t", number): (9,) for number in range(3 * AT_ONCE)})
+        assert (len(found), found[UNIT]) == (3 * AT_ONCE, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        assert turns >= 3
+        serving.cancel()
+
+    asyncio.run(story())
+
+
+def test_what_has_come_is_not_asked_again_with_each_change() -> None:
+    """It is asked on the loop, of each partition that somebody waits for."""
+
+    async def story() -> None:
+        known = image(moving((1, 2)))
+        listeners: list[Callable[[Changes], None]] = []
+        asked: list[int] = []
+        admin = ClusterAdmin(cast(Session, None), Showing(known, listeners.append))
+        units = {TopicPartition("t", number): None for number in range(4)}
+        done: set[int] = set()
+
+        def came(unit: TopicPartition) -> ErrorCode | None:
+            asked.append(unit.partition)
+            return ErrorCode.NONE if unit.partition in done else None
+
+        waiting = asyncio.create_task(admin._ask("", (), units, came, later(60_000)))
+        for done_now in ({0, 2}, {1}, {3}):
+            await asyncio.sleep(0)
+            done |= done_now
+            for listener in listeners:
+                listener(Changes())
+        assert await waiting == dict.fromkeys(units, ErrorCode.NONE)
+        assert asked == [0, 0, 1, 1, 2, 3, 3]
+
+    asyncio.run(story())

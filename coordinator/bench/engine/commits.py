@@ -1,18 +1,23 @@
 """P1 to P3: commits through a node over Kafka, beside what it costs to write as much to that Kafka."""
 
 import asyncio
+import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 
 from muster.coordinator.bench.engine.inside import BENCH, commit, groups_of, node_over
 from muster.coordinator.bench.kafka.broker import Broker, fill_broker, produced
+from muster.coordinator.bench.observed.scrape import as_a_node_does
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.bench.rows import Row, at_least, at_most
 from muster.coordinator.bench.wire.line import Line
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import encode
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.main import loop_factory
 from muster.storage.records.batch import encode_turn
 
 ROUNDS, EACH = 9, 60
@@ -25,7 +30,8 @@ BARE = "bare"
 
 def measure(broker: Broker) -> Iterator[Row]:
     fill_broker(broker, BARE, 1, [of_a_commit(0)])
-    one, bare, many, in_turn, rate = asyncio.run(measured(broker.address))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        one, bare, many, in_turn, rate = runner.run(measured(broker.address))
     peer = "acks=all Produce of the same bytes, bare"
     yield at_most(1.5, "P1 a commit, one shard, median", one, "ms", peer, bare, bench=BENCH)
     case, peer = f"P2 {SHARDS} shards, {AT_ONCE} commits each, at once", f"{SHARDS} bare batches in turn"
@@ -44,7 +50,7 @@ async def measured(address: str) -> tuple[float, float, float, float, float]:
     """ms of one commit and of one bare batch, of many commits at once and of as many batches as there are shards in
     turn, commits a second; the first four side by side, the medians of rounds."""
     groups = groups_of(SHARDS)
-    async with node_over(address, "bench-commits", SHARDS) as node:
+    async with under_way(address) as node:
         line = await Line.to(address)
         count = iter(range(1 << 40))
 
@@ -72,6 +78,20 @@ async def measured(address: str) -> tuple[float, float, float, float, float]:
         one, bare, many, in_turn = map(statistics.median, found)
         line.close()
         return one, bare, many, in_turn, await commits_a_second(ours)
+
+
+@asynccontextmanager
+async def under_way(address: str) -> AsyncIterator[Node]:
+    """A node that has started, on the loop that it has in a process of its own, and with its collector of garbage: at
+    the pace of Python's a third of what is measured would be looks through what the start made."""
+    before = gc.get_threshold()
+    async with node_over(address, "bench-commits", SHARDS) as node:
+        as_a_node_does()
+        try:
+            yield node
+        finally:
+            gc.unfreeze()
+            gc.set_threshold(*before)
 
 
 async def median_ms(work: Callable[[], Awaitable[None]], times: int) -> float:

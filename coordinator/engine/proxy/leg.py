@@ -7,14 +7,19 @@ client does not read or an answer before it is not there yet; then nothing more 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Final, Protocol, cast
 
-from muster.coordinator.engine.proxy.rewriting import Edit
+import structlog
+
+from muster.coordinator.engine.proxy.rewriting import Edit, Edited
 from muster.coordinator.kafka.codec.decoding import Broken, skip_tags
 from muster.coordinator.kafka.codec.emitting import Buffer, MalformedFrame
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.kafka.connections.places import Slot
+
+log = structlog.get_logger("muster.engine")
 
 ANSWER: Final = Struct(">ii")
 """How an answer begins: length, correlation id."""
@@ -23,6 +28,10 @@ HEADER_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
 MOST_HELD: Final = 64 << 20
 """Of an answer that is rewritten or joined with another, in bytes."""
+
+AT_ONCE: Final = 64 << 10
+"""Bytes of an answer that are rewritten on the loop, in a few milliseconds; more are by a thread, and what comes after
+them waits."""
 
 HIGH, LOW = 1 << 20, 1 << 18
 """Of requests that have not left: above the first nothing is read from the client, until it is below the second."""
@@ -91,8 +100,8 @@ class Client(Protocol):
 
 
 class Leg(asyncio.Protocol):
-    __slots__ = ("_carry", "_client", "_closed", "_ends", "_gathered", "_kept", "_left", "_pending", "_resting",
-                 "_traffic", "_transport", "_unsent", "where")  # fmt: skip
+    __slots__ = ("_carry", "_client", "_closed", "_editing", "_ends", "_gathered", "_kept", "_left", "_pending",
+                 "_resting", "_traffic", "_transport", "_tried", "_unsent", "where")  # fmt: skip
 
     def __init__(self, client: Client, traffic: Traffic, where: str) -> None:
         self.where = where
@@ -106,6 +115,9 @@ class Leg(asyncio.Protocol):
         self._kept = b""
         self._left = 0
         self._gathered: bytearray | None = None
+        self._tried = 0
+        """How much of it was shown to whoever rewrites it."""
+        self._editing: asyncio.Future[Edited | None] | None = None
         self._resting = False
         self._closed = False
         self._ends: asyncio.TimerHandle | None = None
@@ -160,14 +172,14 @@ class Leg(asyncio.Protocol):
 
     def go_on(self) -> None:
         """It may be its turn now, or the client reads again."""
-        if self._kept and not self._client.choked:
+        if self._kept and not self._client.choked and self._editing is None:
             data, self._kept = self._kept, b""
             self._take(data)
         self.rest()
 
     def rest(self) -> None:
         """Read from the upstream, or not for now."""
-        rest = bool(self._kept) or self._client.choked
+        rest = bool(self._kept) or self._client.choked or self._editing is not None
         if rest != self._resting and self._transport is not None and not self._closed:
             self._resting = rest
             (self._transport.pause_reading if rest else self._transport.resume_reading)()
@@ -189,11 +201,11 @@ class Leg(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._traffic.down += len(data)
-        if self._kept:
+        if self._kept or self._editing is not None:
             self._kept += data
         else:
             self._take(data)
-            if self._kept:
+            if self._kept or self._editing is not None:
                 self.rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -227,7 +239,7 @@ class Leg(asyncio.Protocol):
                     self._kept = data[at:]
                     return
                 passes = expected.slot is not None and expected.edit is None
-                self._gathered = None if passes else bytearray()
+                self._gathered, self._tried = None if passes else bytearray(), 0
                 self._left = ANSWER.unpack_from(data, at)[0] + LENGTH_BYTES
             size = min(self._left, end - at)
             piece = data if size == len(data) else memoryview(data)[at : at + size]
@@ -237,6 +249,9 @@ class Leg(asyncio.Protocol):
                 self._client.pass_on(piece)
             else:
                 self._gather(piece)
+                if self._editing is not None:
+                    self._kept = data[at:]
+                    return
             if not self._left:
                 self._finish()
 
@@ -254,23 +269,50 @@ class Leg(asyncio.Protocol):
         return expected
 
     def _gather(self, piece: Buffer) -> None:
-        """Of an answer that is read. Once it is rewritten the rest of it streams by."""
+        """Of an answer that is read. Once it is rewritten the rest of it streams by.
+
+        What is there is shown once it is twice as much as the last time: it is copied for that.
+        """
         expected, gathered = self._pending[0], self._gathered
         assert gathered is not None
         gathered += piece
         if expected.edit is None or len(gathered) < HEADER_BYTES + expected.tagged:
             return
-        head = HEADER_BYTES
-        if expected.tagged:
-            head = behind_tags(gathered)
-        edited = expected.edit(bytes(gathered[head:]), not self._left)
-        if edited is None:
+        if self._left and len(gathered) < 2 * self._tried:
+            return
+        self._tried = len(gathered)
+        head = behind_tags(gathered) if expected.tagged else HEADER_BYTES
+        body = bytes(gathered[head:])
+        if self._left or len(body) <= AT_ONCE:
+            self._edited(head, expected.edit(body, not self._left))
+            return
+        self._editing = asyncio.get_running_loop().run_in_executor(None, expected.edit, body, True)
+        self._editing.add_done_callback(partial(self._edited_aside, head))
+
+    def _edited(self, head: int, edited: Edited | None) -> None:
+        """This stands in place of what begins behind the header; None: there is more of it to be seen."""
+        gathered = self._gathered
+        if edited is None or gathered is None:
             return
         was, correlation = ANSWER.unpack_from(gathered)
         size = was - edited.consumed + len(edited.new)
         start = ANSWER.pack(size, correlation) + gathered[HEADER_BYTES:head] + edited.new
         self._client.pass_on(start + gathered[head + edited.consumed :])
         self._gathered = None
+
+    def _edited_aside(self, head: int, editing: "asyncio.Future[Edited | None]") -> None:
+        self._editing = None
+        if self._closed:
+            return
+        try:
+            self._edited(head, editing.result())
+            self._finish()
+        except MalformedFrame as error:
+            self.failed(f"{self.where} sent what is no answer: {error}")
+        except Exception as error:
+            log.error("an answer could not be rewritten", where=self.where, exc_info=error)
+            self.failed("an answer could not be rewritten")
+        self.go_on()
 
     def _finish(self) -> None:
         expected = self._pending.popleft()

@@ -18,7 +18,8 @@ from tests.support.kafka.client import KEYS, frame
 from tests.support.kafka.memory_node import until
 
 OURS: Final = {"engine.kafka.groups": "ours-.*"}
-VERSIONS: Final = {"Fetch": 11, "Produce": 8, "Metadata": 8, "DescribeGroups": 4, "Heartbeat": 3, "OffsetCommit": 7}
+VERSIONS: Final = {"Fetch": 11, "Produce": 8, "Metadata": 8, "DescribeGroups": 4, "DescribeConfigs": 1, "Heartbeat": 3,
+                   "OffsetCommit": 7}  # fmt: skip
 GROUPS: Final = {"Heartbeat", "OffsetCommit"}
 """Requests that the node answers."""
 
@@ -35,6 +36,11 @@ def request(name: str, number: int, size: int) -> bytes:
         fields = {"topics": None}
     elif name == "DescribeGroups":
         fields = {"groups": ["theirs", "ours-1"]}
+    elif name == "DescribeConfigs":
+        resource = struct("DescribeConfigsRequest.resources")(
+            resource_type=4, resource_name="1", configuration_keys=None
+        )
+        fields = {"resources": [resource]}
     elif name in GROUPS:
         fields = {"group_id": "ours-1", "member_id": "nobody"}
     return frame(name, VERSIONS[name], number, struct(f"{name}Request")(**fields))
@@ -56,6 +62,12 @@ def body(name: str, size: int) -> bytes:
             group_id="theirs", group_state="Stable", protocol_data="x" * min(size, 30_000)
         )
         made = struct("DescribeGroupsResponse")(groups=[group])
+    if name == "DescribeConfigs":  # of 70,000 bytes: so much is rewritten by a thread
+        entry = struct("DescribeConfigsResponse.results.configs")(name="host.name", value="real", synonyms=[])
+        result = struct("DescribeConfigsResponse.results")(
+            resource_type=4, resource_name="1", configs=[entry] * (size // 20)
+        )
+        made = struct("DescribeConfigsResponse")(results=[result])
     return b"".join(encode(f"{name}Response", VERSIONS[name], made))
 
 
@@ -69,6 +81,8 @@ def check(name: str, size: int, answer: bytes) -> None:
         assert "real" not in {each.host for each in told.brokers}
     elif name == "DescribeGroups":
         assert [(each.group_id, each.group_state) for each in told.groups] == [("theirs", "Stable"), ("ours-1", "Dead")]
+    elif name == "DescribeConfigs":
+        assert [each.value for each in told.results[0].configs] == [None] * (size // 20)
     elif name == "Heartbeat":
         assert told.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.edge.cluster import GRPC, NOBODY, Cluster, shown, shown_topic
+from muster.coordinator.edge.positions import here_or_off_the_loop
 from muster.coordinator.errors import ErrorCode, NotNow
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.requests import LogRequests
@@ -15,6 +16,9 @@ from muster.storage.service.shape import bounded
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
 
+
+ROW: Final = 2
+"""A partition takes so many times as long as a position does."""
 
 CUT_OFF: Final = (
     "this node reaches neither ZooKeeper nor the nodes that are in sync with it: what it knows of the cluster may be "
@@ -40,21 +44,28 @@ class ClusterBrokerService(BrokerService):
         bounded("topics", len(request.topics))
         if self._cluster.cut_off:
             raise NotNow(CUT_OFF)
-        names = list(request.topics)
+        names = list(dict.fromkeys(request.topics))  # one of many partitions, named very often, has no room anywhere
         if request.all_topics:
             known = shown(self._cluster).items()
             names = [name for name, topic in known if request.include_internal or not topic.internal]
         nodes = self._cluster.nodes(GRPC)
         reachable = {node.node_id for node in nodes}
-        return pb.MetadataResponse(
+        answer = pb.MetadataResponse(
             brokers=[pb.NodeMetadata(node_id=node.node_id, host=node.host, port=node.port) for node in nodes],
             cluster_id=self._broker.cluster_id,
             controller_id=self._cluster.controller,
-            topics=await in_turns(lambda name: self._told(name, reachable), names),
         )
+        topics = await in_turns(lambda name: (name, shown_topic(self._cluster, name)), names)
 
-    def _told(self, name: str, reachable: set[int]) -> pb.TopicMetadata:
-        topic = shown_topic(self._cluster, name)
+        def told() -> pb.MetadataResponse:
+            answer.topics.extend(self._told(name, topic, reachable) for name, topic in topics)
+            return answer
+
+        partitions = sum(len(topic.partitions) for _, topic in topics if topic is not None)
+        return await here_or_off_the_loop(told, ROW * (partitions + len(topics)))
+
+    def _told(self, name: str, topic: "TopicView | None", reachable: set[int]) -> pb.TopicMetadata:
+        """What is known of a topic is made anew where it changes, and never changed."""
         if topic is None:
             return unknown(name)
         if not topic.partitions:

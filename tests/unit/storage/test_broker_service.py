@@ -274,6 +274,10 @@ def test_topics_are_made_listed_grown_and_described() -> None:
         asked = await service.metadata(pb.MetadataRequest(topics=["n", "zzz"]), None)
         assert [(topic.error_code, len(topic.partitions)) for topic in asked.topics] == [(0, 2), (3, 0)]
         assert len((await service.metadata(pb.MetadataRequest(), None)).topics) == 0
+        often = await service.metadata(pb.MetadataRequest(topics=["t"] * 100_000), None)
+        assert [len(topic.partitions) for topic in often.topics] == [3], (
+            "however often it is named: there is room for one"
+        )
         growth = pb.CreatePartitionsRequest(
             topics=[pb.NewPartitions(name="n", count=4), pb.NewPartitions(name="t", count=1)]
         )

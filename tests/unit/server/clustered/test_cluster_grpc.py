@@ -1,6 +1,7 @@
 """Metadata, FindCoordinator and watches by gRPC of a node that is one of three (rules K1 and K2)."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -57,6 +58,29 @@ def test_metadata_has_all_nodes_and_who_leads_what() -> None:
         for part in there.partitions
     ] == [(number, ALL[number], 3, list(ALL), list(ALL)) for number in range(3)]
     assert {part.error_code for part in there.partitions} == {0}
+
+
+def test_a_topic_that_is_named_often_is_told_of_once() -> None:
+    answer = told(ThreeNodes(), pb.MetadataRequest(topics=["t", "none", *["t"] * 99_998]))
+    assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("t", 3), ("none", 0)]
+
+
+def test_many_partitions_are_told_of_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, here = ClusterBrokerService._partition, set[bool]()
+
+    def seen(service: ClusterBrokerService, *about: Any) -> pb.PartitionMetadata:
+        here.add(threading.current_thread() is threading.main_thread())
+        return made(service, *about)
+
+    monkeypatch.setattr(ClusterBrokerService, "_partition", seen)
+    cluster = ThreeNodes()
+    told(cluster, pb.MetadataRequest(topics=["t"]))
+    assert here == {True}
+    here.clear()
+    cluster.topics(many={number: led(ME) for number in range(500)})
+    answer = told(cluster, pb.MetadataRequest(all_topics=True))
+    assert {topic.name: len(topic.partitions) for topic in answer.topics} == {"t": 3, "many": 500}
+    assert here == {False}
 
 
 def test_a_node_that_is_cut_off_sends_clients_to_another_one() -> None:

@@ -193,7 +193,7 @@ class BrokerService:
             return pb.DescribeConfigsResponse(
                 results=[pb.DescribedConfigs(configs=list(_entries(self._broker.settings)))]
             )
-        return pb.DescribeConfigsResponse(results=[self._describe(name) for name in request.topics])
+        return pb.DescribeConfigsResponse(results=await in_turns(self._describe, dict.fromkeys(request.topics)))
 
     def _describe(self, name: str) -> pb.DescribedConfigs:
         try:

@@ -64,7 +64,9 @@ class UpstreamRecords(BrokerService):
         if not request.topics:
             return await super().describe_configs(request, call)
         bounded("topics", len(request.topics))
-        return pb.DescribeConfigsResponse(results=[await self._configs_of(name) for name in request.topics])
+        return pb.DescribeConfigsResponse(
+            results=[await self._configs_of(name) for name in dict.fromkeys(request.topics)]
+        )
 
     async def _configs_of(self, name: str) -> pb.DescribedConfigs:
         try:

@@ -283,6 +283,8 @@ def test_topics_are_made_listed_grown_and_described() -> None:
         )
         grown = await service.create_partitions(growth, None)
         assert [topic.error_code for topic in grown.results] == [0, 37]
+        often = await service.describe_configs(pb.DescribeConfigsRequest(topics=["n"] * 100_000), None)
+        assert [(row.topic, row.error_code) for row in often.results] == [("n", 0)], "however often it is named"
         configs = await service.describe_configs(pb.DescribeConfigsRequest(topics=["n", "zzz"]), None)
         assert [described.error_code for described in configs.results] == [0, 3]
         assert "segment.bytes" in {entry.name for entry in configs.results[0].configs}

@@ -9,6 +9,7 @@ from muster.coordinator.edge.cluster import Cluster
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.storage.broker.in_turns import in_turns
 
 PREFERRED, UNCLEAN = 0, 1
 MOST_PATIENCE_MS: Final = 600_000
@@ -63,8 +64,9 @@ class AdminHandlers:
             why = ONE_NAMED if unclean and code is ErrorCode.INVALID_REQUEST else said(place, code)
             return row(partition_id=place.partition, error_code=code, error_message=why)
 
+        told = dict(zip(found, await in_turns(lambda place: result(place, found[place]), found), strict=True))
         rows = [
-            topic_row(topic=topic, partition_result=[result(place, found[place]) for place in of])
+            topic_row(topic=topic, partition_result=[told[place] for place in of])
             for topic, of in by_topic(found).items()
         ]
         return made(replica_election_results=rows)
@@ -88,10 +90,11 @@ class AdminHandlers:
             code = found[place]
             return row(partition_index=place.partition, error_code=code, error_message=said(place, code))
 
+        told = dict(zip(wanted, await in_turns(result, wanted), strict=True))
         return struct("AlterPartitionReassignmentsResponse")(
             allow_replication_factor_change=request.allow_replication_factor_change,
             responses=[
-                topic_row(name=topic, partitions=[result(place) for place in of])
+                topic_row(name=topic, partitions=[told[place] for place in of])
                 for topic, of in by_topic(wanted).items()
             ],
         )

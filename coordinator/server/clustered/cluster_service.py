@@ -17,6 +17,7 @@ from muster.coordinator.server.clustered.touch import Heard
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.messages.answers import error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.storage.broker.in_turns import in_turns
 from muster.storage.errors import StorageError
 
 CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
@@ -121,8 +122,9 @@ class ClusterService:
             return answer
         places = [place_of(each) for each in request.partitions] or None
         found = await self._admin.elect(places, unclean, patience_ms(request.timeout_ms))
-        for place, code in found.items():
-            view = self._image.partition(place)
+
+        def told(place: TopicPartition) -> None:
+            code, view = found[place], self._image.partition(place)
             row = answer.results.add(
                 topic=place.topic, partition=place.partition, error_code=error_code(code), leader_id=-1
             )
@@ -130,6 +132,8 @@ class ClusterService:
                 row.error_message = why_not_elected(self._image, place, code, unclean=unclean)
             if view is not None:
                 row.leader_id, row.leader_epoch = view.leader, view.leader_epoch
+
+        await in_turns(told, found)
         return answer
 
     async def alter_partition_reassignments(
@@ -141,12 +145,15 @@ class ClusterService:
         }
         answer = pb.AlterPartitionReassignmentsResponse()
         found = await self._admin.reassign(wanted, patience_ms(request.timeout_ms))
-        for each in request.partitions:
+
+        def told(each: pb.WantedReplicas) -> None:
             place = TopicPartition(each.topic, each.partition)
             code = found[place]
             row = answer.results.add(topic=place.topic, partition=place.partition, error_code=error_code(code))
             if code is not ErrorCode.NONE:
                 row.error_message = why_not_reassigned(self._image, place, each.replicas, code)
+
+        await in_turns(told, request.partitions)
         return answer
 
     async def list_partition_reassignments(

@@ -212,3 +212,30 @@ def test_what_is_told_of_many_partitions_is_put_together_in_a_thread_as_it_was_w
     rows = ask(given.service.list_partition_reassignments(pb.ListPartitionReassignmentsRequest(), CALL)).partitions
     assert [(row.topic, row.partition) for row in rows] == [("orders", 3)]
     assert threads == [False, False]
+
+
+def test_very_many_partitions_of_one_request_are_told_of_in_turns_with_others() -> None:
+    given = Given()
+    places = [TopicPartition("orders", number) for number in range(1_000)]
+    given.codes = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    wanted = [pb.WantedReplicas(topic="orders", partition=number, replicas=[1]) for number in range(1_000)]
+
+    async def story() -> None:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        serving = asyncio.create_task(others())
+        elected = await given.service.elect_leaders(pb.ElectLeadersRequest(), CALL)
+        assert (len(elected.results), turns >= 100) == (1_000, True)
+        turns = 0
+        request = pb.AlterPartitionReassignmentsRequest(partitions=wanted)
+        altered = await given.service.alter_partition_reassignments(request, CALL)
+        assert (len(altered.results), turns >= 100) == (1_000, True)
+        serving.cancel()
+
+    asyncio.run(story())

@@ -1,7 +1,7 @@
 """What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (A5, A7, A8)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ from muster.coordinator.replication.admin.reassignments import Reassignment, Wan
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.asking import drained_nodes, leave, set_drained
+from muster.coordinator.zookeeper.cluster.asking import drained_nodes, in_time, leave, set_drained
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.storage.broker.in_turns import AT_ONCE
@@ -52,7 +52,7 @@ class ClusterAdmin:
             return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
         deadline_s = later(timeout_ms)
         try:
-            found = await self._elect(asked, unclean, deadline_s)
+            found = await in_time(self._session, deadline_s, lambda: self._elect(asked, unclean, deadline_s))
         except ZooKeeperError:
             found = dict.fromkeys(asked, ErrorCode.REQUEST_TIMED_OUT)
         if everywhere:
@@ -103,8 +103,13 @@ class ClusterAdmin:
             layout.reassignment_json({unit: None if (wish := good[unit]).cancels else wish.replicas for unit in some})
             for some in portions(list(good))
         )
+        deadline_s = later(timeout_ms)
+
+        def ask() -> Awaitable[dict[TopicPartition, ErrorCode]]:
+            return self._ask(layout.REASSIGN_PARTITIONS, bodies, good, came, deadline_s)
+
         try:
-            known |= await self._ask(layout.REASSIGN_PARTITIONS, bodies, good, came, later(timeout_ms))
+            known |= await in_time(self._session, deadline_s, ask) if good else {}
         except ZooKeeperError:
             known |= dict.fromkeys(good, ErrorCode.REQUEST_TIMED_OUT)
         return {place: known[unit_of(place)] for place in wanted}
@@ -128,7 +133,7 @@ class ClusterAdmin:
         if on and node not in self._image.nodes:
             return ErrorCode.RESOURCE_NOT_FOUND
         try:
-            await set_drained(self._session, node, on=on)
+            await in_time(self._session, later(PATIENCE_MS), lambda: set_drained(self._session, node, on=on))
         except ZooKeeperError:
             return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE

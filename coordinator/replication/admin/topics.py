@@ -15,6 +15,7 @@ from muster.coordinator.replication.admin.planning import Beside, Planning, Repl
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import changing
+from muster.coordinator.zookeeper.cluster.asking import in_time
 from muster.coordinator.zookeeper.cluster.changing import Configs
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.consumer import at_most
@@ -232,7 +233,7 @@ class ClusterTopics:
             try:
                 if self._closed:
                     raise StorageError("The node is shutting down and changes no topics any more. Ask another node.")
-                return await one(each, deadline_s)
+                return await in_time(self._session, deadline_s, lambda: one(each, deadline_s))
             except StorageError as refusal:
                 return refusal
             except MalformedZnode as error:

@@ -1,11 +1,31 @@
 """What any node leaves in ZooKeeper for the controller: what an operator asks for, and which nodes are drained."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.connect import Fired, Session
 from muster.coordinator.zookeeper.errors import ConnectionLost, NodeExists
+
+Result = TypeVar("Result")
+
+GRACE_S: Final = 1.0
+"""For who looks at the deadline itself."""
+
+
+async def in_time(session: Session, deadline_s: float, ask: Callable[[], Awaitable[Result]]) -> Result:
+    """What comes of asking, which has its end soon after this moment of the loop's clock: a session that is out of
+    touch neither answers nor fails, and what it was asked then is done when it is back, whoever has given up by then.
+    So it is asked nothing before it is in touch. Raises ConnectionLost, and what `ask` raises."""
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            await session.connected()
+        async with asyncio.timeout_at(deadline_s + GRACE_S):
+            return await ask()
+    except TimeoutError as error:
+        raise ConnectionLost("it is out of reach") from error
 
 
 async def leave(session: Session, path: str, body: bytes, deadline_s: float) -> bool:

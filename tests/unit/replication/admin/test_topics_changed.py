@@ -42,6 +42,8 @@ class Cluster:
         for listener in self.listeners:
             listener(Changes())
 
+    async def connected(self) -> None: ...
+
     async def sync(self, path: str) -> None:
         self.lagging = self.written
 

@@ -1,0 +1,68 @@
+"""What operators and clients ask of a cluster while ZooKeeper is away is answered in time, and not done later."""
+
+import asyncio
+from typing import Any, cast
+
+from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.cluster.image import Image, NodeView, PartitionView, TopicView
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.admin import cluster_admin
+from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
+from muster.coordinator.replication.admin.planning import Planning
+from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.topics import ClusterTopics
+from muster.coordinator.zookeeper.connect import Session
+from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.config import LogSettings
+from muster.storage.errors import RequestTimedOut
+
+UNIT = TopicPartition("t", 0)
+LATE = ErrorCode.REQUEST_TIMED_OUT
+
+
+class OutOfTouch:
+    """Takes what it is asked, and answers when ZooKeeper is back."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def connected(self) -> None:
+        await asyncio.Event().wait()
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: object) -> None:
+            self.asked.append(name)
+            await asyncio.Event().wait()
+
+        return call
+
+
+def showing() -> Showing:
+    image = Image()
+    image.nodes = {node: NodeView(node, 1) for node in (1, 2)}
+    image.topics["t"] = TopicView(bytes(16), "t", {}, {0: PartitionView(2, 1, 1, (1, 2), (), (1, 2))})
+    return Showing(image, lambda listener: None)
+
+
+def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypatch: Any) -> None:
+    monkeypatch.setattr(cluster_admin, "PATIENCE_MS", 10)
+
+    async def story() -> None:
+        session = OutOfTouch()
+        admin = ClusterAdmin(cast(Session, session), showing())
+        assert await admin.elect([UNIT], timeout_ms=10) == {UNIT: LATE}
+        assert await admin.reassign({UNIT: (2, 1)}, timeout_ms=10) == {UNIT: LATE}
+        assert await admin.drain(1) is LATE
+        planning = Planning(Image(), LogSettings(), 1)
+        planning._image.nodes[1] = NodeView(1, 1)
+        topics = ClusterTopics(cast(Session, session), showing(), planning, lambda: bytes(16), timeout_ms=10)
+        [made] = await topics.create([NewTopic("new", 1)])
+        assert isinstance(made, RequestTimedOut)
+        assert "ZooKeeper did not answer: it is out of reach" in str(made)
+        assert session.asked == []
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await story()
+
+    asyncio.run(bounded())

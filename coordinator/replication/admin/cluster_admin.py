@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from muster.coordinator.cluster.facts import TopicPartition, unit_of
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
-from muster.coordinator.replication.admin.node_configs import Changed, node_configs, set_node_configs
+from muster.coordinator.replication.admin.node_configs import Changed, node_configs, not_answered, set_node_configs
 from muster.coordinator.replication.admin.reassignments import Reassignment, Wanted
 from muster.coordinator.replication.admin.showing import Showing
 from muster.coordinator.zookeeper import paths
@@ -24,6 +24,7 @@ MOST_AT_ONCE: Final = 1_000
 """Partitions in one znode, which ZooKeeper keeps below 1 MiB."""
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class ClusterAdmin:
@@ -144,12 +145,19 @@ class ClusterAdmin:
 
     async def node_configs(self, node: int) -> Mapping[str, str]:
         """What is set for a node while it runs. Raises StorageError."""
-        return await node_configs(self._session, node)
+        return await self._soon(lambda: node_configs(self._session, node))
 
     async def set_node_configs(self, node: int, asked: Changed, *, validate_only: bool = False) -> None:
         """Set something for a node that runs: `node_configs.DYNAMIC`. asked: from what is set to what changes. Raises
         StorageError, and whatever `asked` raises."""
-        await set_node_configs(self._session, node, asked, validate_only=validate_only)
+        await self._soon(lambda: set_node_configs(self._session, node, asked, validate_only=validate_only))
+
+    async def _soon(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Raises RequestTimedOut."""
+        try:
+            return await in_time(self._session, later(PATIENCE_MS), ask)
+        except ZooKeeperError as error:
+            raise not_answered(error) from error
 
     async def _ask(
         self,

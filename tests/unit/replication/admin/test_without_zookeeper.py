@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import Image, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
@@ -44,7 +46,7 @@ def showing() -> Showing:
     return Showing(image, lambda listener: None)
 
 
-def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypatch: Any) -> None:
+def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_admin, "PATIENCE_MS", 10)
 
     async def story() -> None:
@@ -53,6 +55,9 @@ def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypat
         assert await admin.elect([UNIT], timeout_ms=10) == {UNIT: LATE}
         assert await admin.reassign({UNIT: (2, 1)}, timeout_ms=10) == {UNIT: LATE}
         assert await admin.drain(1) is LATE
+        for asked in (admin.node_configs(1), admin.set_node_configs(1, lambda given: {})):
+            with pytest.raises(RequestTimedOut, match="ZooKeeper did not answer: it is out of reach"):
+                await asked
         planning = Planning(Image(), LogSettings(), 1)
         planning._image.nodes[1] = NodeView(1, 1)
         topics = ClusterTopics(cast(Session, session), showing(), planning, lambda: bytes(16), timeout_ms=10)

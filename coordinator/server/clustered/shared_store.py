@@ -32,6 +32,7 @@ from muster.coordinator.server.security.store import (
 )
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
+from muster.storage.topics.data_dir import PENDING_SECURITY
 
 DEADLINE_S: Final = 10.0
 """Of a change, from its decision to its force."""
@@ -266,7 +267,13 @@ class SharedStore(SecurityStore):
         if not changes:
             return
         await self.settled(lambda: self.write_all(changes))
-        await asyncio.to_thread(brought, directory)
+        try:
+            await asyncio.to_thread(brought, directory)
+        except OSError as error:
+            raise StorageError(
+                f"{directory / PENDING_SECURITY} cannot be removed: {error.strerror or error}; what waited in it is "
+                "known to the cluster, and would come again with the next start, over what is changed then: remove it"
+            ) from error
         log.info("users that waited in the data directory are known to the cluster", entries=len(changes))
 
 

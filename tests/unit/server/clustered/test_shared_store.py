@@ -1,6 +1,7 @@
 """Who may do what, of a cluster, as one node changes it: what is written when, and what is told of it."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -212,3 +213,23 @@ def test_the_first_change_that_is_somebody_s_says_that_there_was_one(tmp_path: P
 
     leader = Leader(DONE, DONE)
     play(tmp_path, leader, story)
+
+
+def test_what_waited_and_cannot_be_taken_away_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would come again with each start: a user who was removed meanwhile would be there again."""
+
+    def stays(directory: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(shared_store, "pending", lambda directory: MINE)
+    monkeypatch.setattr(shared_store, "brought", stays)
+
+    async def story(store: SharedStore) -> None:
+        raise AssertionError("it is not begun")
+
+    leader = Leader(DONE)
+    with pytest.raises(StorageError, match="cannot be removed: Read-only file system; what waited in it"):
+        play(tmp_path, leader, story)
+    assert leader.written == [MINE]

@@ -19,8 +19,8 @@ from muster.coordinator.cluster.facts import (
     halves,
 )
 
-MOST_LOOKS = 2_000
-"""Units looked at in one step: at some microseconds each, the node answers others in between."""
+MOST_LOOKS = 400
+"""Units looked at in one step: at some ten microseconds each, the node answers others in between."""
 
 UNCLEAN_BY_SETTING = "unclean by setting"
 

@@ -29,6 +29,10 @@ SURELY_NOT: Final = frozenset({2, 10, 15, 18, 29, 47, 48, 53, 87, 90, 120})
 """It is not in the log, and never will be. Behind any other code nobody knows that, nor which sequence is the next: a
 broker that had appended it would take another batch of the same numbers for this one."""
 TOO_LARGE: Final = 10
+FENCED: Final = 47
+"""INVALID_PRODUCER_EPOCH: what a broker says to an epoch that is over."""
+NOTHING: Final = (-1, 0)
+"""The epoch and sequence of a producer of which nothing is known."""
 
 MOST_TRIES: Final = 4
 """Of what is known not to be in the log: one client's trouble is not to last."""
@@ -108,8 +112,10 @@ class ClientWrites:
             self._not_now(write)
             return None
         producer = write.client.producer
-        follows = event.epoch == producer.epoch and event.last_sequence >= 0
-        self._remember(producer.id, producer.epoch, (event.last_sequence + 1 if follows else 0) & MAX_SEQUENCE)
+        if event.epoch < producer.epoch:
+            self._remember(producer.id, producer.epoch, 0)
+        else:
+            self._remember(producer.id, event.epoch, (event.last_sequence + 1) & MAX_SEQUENCE)
         write.again_ms = self._ground.now_ms
         return write
 
@@ -180,8 +186,11 @@ class ClientWrites:
         return [write for write in firsts if not write.request and write.again_ms <= self._ground.now_ms]
 
     def go(self, write: Write) -> None:
-        """Write it, or ask where its producer stands."""
+        """Write it, or ask where its producer stands. Of an epoch that is over nothing is written."""
         producer = write.client.producer
+        if self._sequences.get(producer.id, NOTHING)[0] > producer.epoch:
+            self._refused(write, FENCED)
+            return
         write.request = self._ground.number()
         self._requests[write.request] = write
         if write.batch is None:
@@ -197,11 +206,10 @@ class ClientWrites:
         self._ground.out.append(WriteTxn(self._shard, write.request, write.batch, timeout_ms))
 
     def _sequence(self, producer_id: int, epoch: int) -> int | None:
-        """Of the producer's next batch. In an epoch above one of which something was written here nothing was yet."""
-        known, sequence = self._sequences.get(producer_id, (epoch + 1, 0))
-        if known < epoch:
-            return 0
-        return sequence if known == epoch else None
+        """Of the producer's next batch; None: not known. In an epoch above one of which something was written here
+        nothing was yet."""
+        known, sequence = self._sequences.get(producer_id, NOTHING)
+        return sequence if known == epoch else None if known < 0 else 0
 
     @property
     def is_late(self) -> bool:

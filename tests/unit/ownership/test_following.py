@@ -140,6 +140,36 @@ def test_e3_a_new_owner_asks_where_sequences_stand() -> None:
     assert (sequences(second), outcomes(second)) == ([1], [(1, 0)])
 
 
+def test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that_is() -> None:
+    """Seed 400784: what was asked for it was kept as the producer's; the sequence of the epoch that counts began anew,
+    the broker took the next batch for one that it had, and positions that were acknowledged were in no transaction."""
+    kafka = Kafka()
+    node = served(kafka)
+    later = Client("app", Producer(50, 4))
+    adds(kafka)
+    node.commits(later, b"a", b"1")
+    node.commits(Client("app", Producer(50, 2)), b"b", b"2")
+    node.commits(later, b"c", b"3")
+    assert outcomes(node) == [(1, 0), (2, 47), (3, 0)]
+    assert sequences(node) == [0, 1], "nor is it sent"
+    marks(kafka, later)
+    node.passes(1_000)
+    assert node.state == {b"a": b"1", b"c": b"3"}
+
+
+def test_e3_so_does_one_that_comes_to_a_new_owner() -> None:
+    kafka = Kafka()
+    node = served(kafka)
+    later = Client("app", Producer(50, 4))
+    adds(kafka)
+    node.commits(later, b"a", b"1")
+    other = served(kafka, node=2)
+    other.commits(Client("app", Producer(50, 2)), b"b", b"2")
+    other.commits(later, b"c", b"3")
+    assert outcomes(other) == [(1, 47), (2, 0)]
+    assert sequences(other) == [1]
+
+
 @pytest.mark.parametrize(("code", "told"), [(47, 47), (90, 90), (48, 48), (53, 53), (10, 10), (18, 10)])
 def test_e3_what_a_broker_refuses_is_over(code: int, told: int) -> None:
     kafka = Kafka()

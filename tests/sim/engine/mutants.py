@@ -9,7 +9,7 @@ from unittest.mock import patch
 from muster.coordinator.engine import node_subscriber
 from muster.coordinator.member.states import State
 from muster.coordinator.ownership.appends import Queue
-from muster.coordinator.ownership.client_writes import ClientWrites
+from muster.coordinator.ownership.client_writes import ClientWrites, Write
 from muster.coordinator.ownership.facts import Owner, Record, owner_record
 from muster.coordinator.ownership.following import Following
 from muster.coordinator.ownership.taking import Taking
@@ -119,6 +119,16 @@ def guesses_where_sequences_stand(honest: Any) -> Any:
     return lambda self, producer_id, epoch: honest(self, producer_id, epoch) or 0
 
 
+def keeps_what_a_late_epoch_asked_for(honest: Any) -> Any:
+    def go(self: ClientWrites, write: Write) -> None:
+        producer = write.client.producer
+        if self._sequences.get(producer.id, (-1, 0))[0] > producer.epoch:
+            self._sequences[producer.id] = producer.epoch, 0
+        honest(self, write)
+
+    return go
+
+
 def does_not_wait_for_answers(honest: Any) -> Any:
     return lambda self, producer_id: False
 
@@ -171,6 +181,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "marker passed over": instead(Following, "_take", reads_past_markers),
     "follows from behind a client's positions": instead(Following, "heard", follows_from_behind_it),
     "a new owner begins its clients' sequences anew": instead(ClientWrites, "_sequence", guesses_where_sequences_stand),
+    "a late word of an epoch that is over counts": instead(ClientWrites, "go", keeps_what_a_late_epoch_asked_for),
     "a marker does not wait for what is in front of it": instead(
         ClientWrites, "may_be_there", does_not_wait_for_answers
     ),

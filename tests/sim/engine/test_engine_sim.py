@@ -16,11 +16,12 @@ MOST_SEEDS = 60
 """Until a mutant is caught; the first few do it."""
 
 
-@pytest.mark.parametrize("seed", [0, 1657, 30109, 70021])
+@pytest.mark.parametrize("seed", [0, 1657, 30109, 70021, 400784])
 def test_three_nodes_in_bad_weather(seed: int) -> None:
     """1657 was found by it: all ended between two rounds, and came back to a map in which two shards were nobody's. So
     was 30109: a broker that led no more had appended what a client commits, and the shard went on behind it. In 70021 a
-    leader that has joined does not sync, and is put out though its heartbeats were answered well."""
+    leader that has joined does not sync, and is put out though its heartbeats were answered well. In 400784 a
+    late word of a fenced producer had its next life's positions swallowed."""
     result = run_seed(seed)
     assert not result.violation
     assert result.census["produce 0"] > 100
@@ -94,6 +95,10 @@ def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
         (
             "a marker does not wait for what is in front of it",
             following.test_e4_a_marker_waits_for_the_answer_about_what_is_in_front_of_it,
+        ),
+        (
+            "a late word of an epoch that is over counts",
+            following.test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that_is,
         ),
         (
             "nobody looks for what an owner before wrote late",

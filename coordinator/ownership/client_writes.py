@@ -1,10 +1,13 @@
 """E2, E3: what a client's transaction commits, written into the shard's log in the name of the client's producer.
 
 Each is a batch of its own, beside the shard's: nobody waits for it but its client, and which came first is read from
-the log. Of one producer one is under way. Its sequences are Muster's: they count from 0 in each epoch, over all its
-transactions. Where they stand is not known after a take-over (what a log still has of a producer is no proof, for it is
-compacted), and a sequence that was used before would be taken for a batch that is there already: so the broker is
-asked first.
+the log. Of one producer one is under way. Its sequences are Muster's: they go on over all transactions of an epoch, and
+count from 0 in the next. Where they stand is not known after a take-over (what a log still has of a producer is no
+proof, for it is compacted), and a sequence that was used before would be taken for a batch that is there already: so
+the broker is asked first. Of whom it knows nothing it takes any sequence for the first one (Kafka's
+ProducerAppendInfo). That is where the log ends: each batch takes as many offsets as sequences, so that this was never
+used before. 0 may have been, by a producer that this broker has forgotten and the next leader has not
+(`producer.id.expiration.ms`).
 """
 
 from collections import deque
@@ -105,14 +108,17 @@ class ClientWrites:
 
     # What is heard.
 
-    def told(self, event: ProducerTold) -> Write | None:
-        """Where the producer's sequences stand. The write that wants to know it; None: it has to ask again."""
+    def told(self, event: ProducerTold, end: int) -> Write | None:
+        """Where the producer's sequences stand. The write that wants to know it; None: it has to ask again. end: where
+        the log ends, as far as is known."""
         write = self._over(event.request)
         if event.code:
             self._not_now(write)
             return None
         producer = write.client.producer
-        if event.epoch < producer.epoch:
+        if event.epoch < 0:
+            self._remember(producer.id, producer.epoch, end & MAX_SEQUENCE)
+        elif event.epoch < producer.epoch:
             self._remember(producer.id, producer.epoch, 0)
         else:
             self._remember(producer.id, event.epoch, (event.last_sequence + 1) & MAX_SEQUENCE)

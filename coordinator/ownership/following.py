@@ -81,7 +81,7 @@ class Following:
 
     def _told(self, event: ProducerTold) -> str:
         """An open transaction of which nothing is known is what an owner before wrote as he was one no more."""
-        write = self.writes.told(event)
+        write = self.writes.told(event, self._end)
         if write is None or event.open_at < 0 or write.unsure:
             return ""
         producer_id = write.client.producer.id

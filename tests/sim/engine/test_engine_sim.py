@@ -97,6 +97,10 @@ def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
             following.test_e4_a_marker_waits_for_the_answer_about_what_is_in_front_of_it,
         ),
         (
+            "who is not known begins at 0",
+            following.test_e3_what_a_broker_has_forgotten_the_next_leader_may_know,
+        ),
+        (
             "a late word of an epoch that is over counts",
             following.test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that_is,
         ),

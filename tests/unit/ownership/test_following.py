@@ -257,7 +257,7 @@ def is_there_and_answered(kafka: Kafka, node: OwningNode, code: int) -> None:
     node.commits(APP, b"a", b"1")
     [written] = node.held
     pairs = [(key, value) for key, value, _ in written.batch.records]
-    kafka.partitions[0].append(APP.producer, 0, pairs, kafka.now_ms, transactional=True)
+    kafka.partitions[0].append(APP.producer, written.batch.sequence, pairs, kafka.now_ms, transactional=True)
     node.held, node.hold = [], set()
     node.tell(ev.TxnAnswered(0, written.request, code, -1))
 

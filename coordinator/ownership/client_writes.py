@@ -214,8 +214,10 @@ class ClientWrites:
     def _sequence(self, producer_id: int, epoch: int) -> int | None:
         """Of the producer's next batch; None: not known. In an epoch above one of which something was written here
         nothing was yet."""
-        known, sequence = self._sequences.get(producer_id, NOTHING)
-        return sequence if known == epoch else None if known < 0 else 0
+        if producer_id not in self._sequences:
+            return None
+        known, sequence = self._sequences[producer_id]
+        return sequence if known == epoch else 0
 
     @property
     def is_late(self) -> bool:

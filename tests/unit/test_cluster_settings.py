@@ -2,8 +2,9 @@
 
 import pytest
 
-from muster.coordinator.config import Settings, SettingsError, load_settings
+from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.config.security.doors import open_doors
+from tests.support.complaints import complaint
 
 MANY = {"inter.broker.listeners": "127.0.0.1:0", "zookeeper.connect": "zk"}
 TLS = {"inter.broker.listeners": "SSL://10.0.0.1:9293", "ssl.keystore.location": "/etc/muster/node.pem"}
@@ -11,12 +12,6 @@ SHOWN = {
     "listener.name.replication.ssl.client.auth": "required",
     "listener.name.replication.ssl.truststore.location": "/etc/muster/ca.pem",
 }
-
-
-def complaint(given: dict[str, str]) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(None, given)
-    return str(caught.value)
 
 
 def test_defaults_lose_nothing_that_was_acknowledged_with_one_node() -> None:

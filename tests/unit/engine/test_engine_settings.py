@@ -2,9 +2,10 @@
 
 import pytest
 
-from muster.coordinator.config import Address, Settings, SettingsError, known_settings, load_settings
+from muster.coordinator.config import Address, Settings, known_settings, load_settings
 from muster.coordinator.config.nodes.engine import EngineSettings
 from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
+from tests.support.complaints import complaint
 
 OVER = {"engine": "kafka://b1:9092, b2:9093"}
 SASL = {
@@ -13,13 +14,6 @@ SASL = {
     "engine.kafka.sasl.username": "muster",
     "engine.kafka.sasl.password": "correct-horse",
 }
-
-
-def complaint(given: dict[str, str]) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(None, given)
-    assert "correct-horse" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_a_node_keeps_its_own_state_unless_it_is_told_otherwise() -> None:

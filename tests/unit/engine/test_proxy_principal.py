@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.cli.certs import making
-from muster.coordinator.config import SettingsError, load_settings
+from muster.coordinator.config import load_settings
 from muster.coordinator.engine.configured import proxy_reach_of
 from muster.coordinator.engine.proxy.allowed import TOKENS
 from muster.coordinator.engine.proxy.beginnings import START
@@ -26,6 +26,7 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.server.engined.oddities import Oddities
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 from tests.support.certificates import authority, client, server, stranger, write
+from tests.support.complaints import complaint
 from tests.support.engine.proxied import Proxied
 from tests.support.kafka.memory_node import until
 
@@ -61,13 +62,6 @@ TOKEN = {
 }
 ILLEGAL_SASL_STATE = 34
 UNKNOWN_TOPIC, TOPIC_DENIED, GROUP_DENIED, ID_DENIED, FAILED = 3, 29, 30, 53, 58
-
-
-def complaint(given: dict[str, str]) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(None, given)
-    assert "correct-" not in str(caught.value)
-    return str(caught.value)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -30,6 +30,18 @@ def marks(kafka: Kafka, client: Client = APP, *, commits: bool = True) -> None:
     kafka.partitions[0].commit()
 
 
+def after_a_transaction() -> Kafka:
+    """An owner has written a position, and its marker is there; the client is in its next transaction."""
+    kafka = Kafka()
+    first = served(kafka)
+    adds(kafka)
+    first.commits(APP, b"a", b"1")
+    marks(kafka)
+    first.passes(500)
+    adds(kafka)
+    return kafka
+
+
 def outcomes(node: OwningNode) -> list[tuple[int, int]]:
     return [(each.token, each.code) for each in node.of(fx.TxnOutcome)]
 
@@ -125,13 +137,7 @@ def test_e2_sequences_go_on_over_the_transactions_of_an_epoch_and_begin_anew_in_
 
 def test_e3_a_new_owner_asks_where_sequences_stand() -> None:
     """What it would take for the first is there already: a broker would take it for the very same batch."""
-    kafka = Kafka()
-    first = served(kafka)
-    adds(kafka)
-    first.commits(APP, b"a", b"1")
-    marks(kafka)
-    first.passes(500)
-    adds(kafka)
+    kafka = after_a_transaction()
     second = served(kafka, 2)
     second.commits(APP, b"a", b"2")
     marks(kafka)
@@ -173,13 +179,7 @@ def test_e3_so_does_one_that_comes_to_a_new_owner() -> None:
 def test_e3_what_a_broker_has_forgotten_the_next_leader_may_know() -> None:
     """Seed 402901: replicas forget producers each by its own clock (producer.id.expiration.ms). Whoever began at 0
     where nothing was known had its batch taken for the first one of long ago."""
-    kafka = Kafka()
-    first = served(kafka)
-    adds(kafka)
-    first.commits(APP, b"a", b"1")
-    marks(kafka)
-    first.passes(500)
-    adds(kafka)
+    kafka = after_a_transaction()
     known = kafka.partitions[0].producers.pop(APP.producer.id)
     second = served(kafka, 2)
     second.hold = {fx.WriteTxn}

@@ -4,17 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.config import Settings, SettingsError, load_settings
+from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.server.journal.lines import differing
+from tests.support.complaints import complaint
 
 SECURE = {"ssl.keystore.location": "/etc/muster/node.pem"}
 TRUSTS = {"ssl.truststore.location": "/etc/muster/ca.pem"}
-
-
-def complaint(given: dict[str, str]) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(None, given)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from muster.coordinator.member.types import RequestKind
 from tests.sim.engine.checkers import Violation
 from tests.sim.engine.mutants import MUTANTS
 from tests.sim.engine.world import SESSION_MS, World, run_seed
+from tests.unit.ownership import test_client_writes as writes
 from tests.unit.ownership import test_following as following
 from tests.unit.ownership import test_taking as stories
 
@@ -98,11 +99,11 @@ def test_f7_who_wakes_late_finds_an_answer_and_has_no_lease_by_it() -> None:
         ),
         (
             "who is not known begins at 0",
-            following.test_e3_what_a_broker_has_forgotten_the_next_leader_may_know,
+            writes.test_e3_what_a_broker_has_forgotten_the_next_leader_may_know,
         ),
         (
             "a late word of an epoch that is over counts",
-            following.test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that_is,
+            writes.test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that_is,
         ),
         (
             "nobody looks for what an owner before wrote late",

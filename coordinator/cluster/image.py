@@ -142,7 +142,9 @@ class Image:
     def taken(self) -> "Image":
         """As it is now, for who looks at it in a thread: topics and their partitions are made anew where they change,
         and never changed."""
-        return Image(self.controller, self.known, dict(self.nodes), dict(self.topics))
+        return Image(
+            self.controller, self.known, dict(self.nodes), dict(self.topics), dict(self.names), dict(self.deleted)
+        )
 
     @property
     def size(self) -> int:

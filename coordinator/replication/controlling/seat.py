@@ -19,6 +19,7 @@ from muster.coordinator.cluster.facts import Node
 from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.controlling.steps import Steps
 from muster.coordinator.replication.controlling.watching import RETRY_S, Watching
 from muster.coordinator.replication.wire.reaching import refusals
 from muster.coordinator.replication.wire.words import NodeName
@@ -80,6 +81,8 @@ class Seat:
             resume=False,
         )
         self._machine: Controller | None = None
+        self._steps: Steps | None = None
+        """Of the machine."""
         self._watching: Watching | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """Of this reign."""
@@ -162,17 +165,21 @@ class Seat:
 
     async def _begin(self, reign: Reign) -> None:
         version = await self._persistently(lambda: read_version(self._session, self._around.warn))
-        self._machine = Controller(self._settings)
+        self._sit(Controller(self._settings))
         self._watching = Watching(self._session, self._step, self._around.warn, self._around.wall_ms)
         image = self._around.image()
-        known = image if image.known != NOTHING else None
+        known = image.taken() if image.known != NOTHING else None
         self._step(events.Elected(self._id, reign.epoch, reign.version, version, known))
         if self._watching is not None:
             await self._watching.run()
 
+    def _sit(self, machine: Controller) -> None:
+        self._machine = machine
+        self._steps = Steps(machine, self._around.now_ms, self._stepped, self._spawn)
+
     def _ended(self) -> None:
         """Nothing of the reign goes on, and nobody waits for it any more."""
-        machine, self._machine, self._watching = self._machine, None, None
+        machine, steps, self._machine, self._steps, self._watching = self._machine, self._steps, None, None, None
         for task in self._tasks:
             task.cancel()
         if self._wake is not None:
@@ -180,9 +187,10 @@ class Seat:
         self._wake, self._failures = None, 0
         if machine is not None:
             log.info("this node is the controller no longer")
-            for effect in machine.step(events.Resigned(), self._around.now_ms()):
-                if isinstance(effect, effects.Answer):
-                    self._answer(effect)
+            if steps is not None and not steps.busy:
+                for effect in machine.step(events.Resigned(), self._around.now_ms()):
+                    if isinstance(effect, effects.Answer):
+                        self._answer(effect)
         for future, refused in self._waiting.values():
             if not future.done():
                 future.set_result(refused)
@@ -202,21 +210,28 @@ class Seat:
         """What the machine has decided may not have been done, and it waits for the end of that for ever. Who waits
         for its answers is told by `_ended` that there is none."""
         log.error("the controller failed; another is elected", exc_info=error)
-        self._machine = None
+        self._machine = self._steps = None
         self._election.resign("it failed")
 
     # The machine.
 
     def _step(self, event: events.Event) -> None:
-        if self._machine is None:
-            return
-        if self._election.reign is None:
-            self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
+        if self._steps is None or self._is_over():
             return
         try:
-            self._perform(self._machine.step(event, self._around.now_ms()))
+            self._steps.take(event)
         except Exception as error:
             self._failed(error)
+
+    def _is_over(self) -> bool:
+        if self._election.reign is not None:
+            return False
+        self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
+        return True
+
+    def _stepped(self, wanted: Sequence[effects.Effect]) -> None:
+        if not self._is_over():  # it may have ended while a long step was taken
+            self._perform(wanted)
 
     def _perform(self, wanted: Sequence[effects.Effect]) -> None:
         notes = []

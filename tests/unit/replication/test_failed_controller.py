@@ -1,13 +1,16 @@
 """A controller that makes a mistake is none any more, whatever it was about to do: another node is elected."""
 
 import asyncio
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.events import Polled, Tick
+from muster.coordinator.cluster.controller.effects import Warn
+from muster.coordinator.cluster.controller.events import Polled, Tick, TopicsSeen
 from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.facts import Assignment, Topic
 from muster.coordinator.cluster.image import Image, Known
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.controlling.seat import Seat, Surroundings
@@ -47,7 +50,8 @@ def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> N
         seat = Seat(cast(Any, session), 1, Settings(), around)
         election, machine = Elected(), Mistaken()
         election.ended = seat._ended
-        seat._election, seat._machine = cast(Any, election), cast(Any, machine)
+        seat._election = cast(Any, election)
+        seat._sit(cast(Any, machine))
         first = asyncio.create_task(seat.cluster_state(NodeName(2, 20), Known(), (), 500))
         await asyncio.sleep(0)
         with capture_logs() as lines:
@@ -57,5 +61,46 @@ def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> N
         assert (await first).error is ErrorCode.NOT_CONTROLLER
         assert not seat.is_controller
         assert (await seat.cluster_state(NodeName(3, 30), Known(), (), 500)).error is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(story())
+
+
+class Slow:
+    """Takes its time for topics."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+        self.gate = Event()
+
+    def step(self, event: object, now_ms: int) -> list[Any]:
+        self.heard.append(event)
+        if isinstance(event, TopicsSeen):
+            assert self.gate.wait(60)
+        return [Warn("decided")]
+
+
+def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> None:
+    """And nobody else touches the machine meanwhile."""
+
+    async def story() -> None:
+        session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
+        told: list[str] = []
+        seat = Seat(
+            cast(Any, session), 1, Settings(), Surroundings(Image, lambda: 0, lambda: 0, bytes, warn=told.append)
+        )
+        election, machine = Elected(), Slow()
+        election.ended = seat._ended
+        seat._election = cast(Any, election)
+        seat._sit(cast(Any, machine))
+        topics = TopicsSeen((Topic("orders", b"o" * 16, (Assignment((1,)),) * 1_000),), True)
+        seat._step(topics)
+        asked = asyncio.create_task(seat.cluster_state(NodeName(2, 20), Known(), (), 500))
+        await asyncio.sleep(0)
+        [task] = seat._tasks
+        election.resign("its session is over")
+        machine.gate.set()
+        assert (await asked).error is ErrorCode.NOT_CONTROLLER
+        await asyncio.gather(task, return_exceptions=True)
+        assert (machine.heard, told, seat.is_controller) == ([topics], [], False)
 
     asyncio.run(story())

@@ -4,6 +4,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from tests.sim.cluster.run import Result, Weather, run_seed
@@ -15,6 +16,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K seeds (default 50)")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
     parser.add_argument("--unclean", action="store_true", help="unclean elections are allowed")
+    parser.add_argument("--seconds", type=int, default=40, metavar="T", help="of simulated faults in each (default 40)")
+    parser.add_argument("--every", type=int, default=1_500, metavar="MS", help="from fault to fault (default 1500)")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write everything that happened; needs --seed")
     options = parser.parse_args()
@@ -35,9 +38,14 @@ def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
     )
 
 
+def weather_asked(options: argparse.Namespace, seed: int) -> Weather:
+    usual = weather_of(seed, unclean=options.unclean)
+    return replace(usual, lasts_ms=options.seconds * 1_000, fault_every_ms=options.every)
+
+
 def results(options: argparse.Namespace) -> Iterator[Result]:
     seeds = range(options.start, options.start + options.seeds)
-    weather = [weather_of(seed, unclean=options.unclean) for seed in seeds]
+    weather = [weather_asked(options, seed) for seed in seeds]
     if options.jobs == 1:
         yield from map(run_seed, seeds, weather)
         return
@@ -48,7 +56,7 @@ def results(options: argparse.Namespace) -> Iterator[Result]:
 def main() -> int:
     options = arguments()
     if options.seed is not None:
-        weather = weather_of(options.seed, unclean=options.unclean)
+        weather = weather_asked(options, options.seed)
         runs = [run_seed(options.seed, weather, keep_trace=options.trace is not None)]
         if options.trace:
             options.trace.write_text("\n".join(runs[0].lines) + "\n")
@@ -62,10 +70,11 @@ def main() -> int:
     for each in runs:
         census.update(each.census)
     failed = [each for each in runs if each.violation]
-    print(f"{len(runs)} seeds, {sum(each.events for each in runs)} events, {len(failed)} failed")
+    events, seconds = sum(each.events for each in runs), round(sum(each.node_seconds for each in runs))
+    print(f"{len(runs)} seeds, {events} events, {seconds} node-seconds, {len(failed)} failed")
     print(", ".join(f"{count} {what}" for what, count in sorted(census.items())))
     for each in failed[:5]:
-        extra = " --unclean" if options.unclean else ""
+        extra = f" --seconds {options.seconds} --every {options.every}" + " --unclean" * options.unclean
         print(f"again: python -m tests.sim.cluster --seed {each.seed}{extra} --trace FILE\n{each.violation[:1200]}")
     return 1 if failed else 0
 

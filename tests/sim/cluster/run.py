@@ -56,6 +56,8 @@ class Result:
     seed: int
     events: int = 0
     seconds: float = 0.0
+    node_seconds: float = 0.0
+    """Simulated: how long it went on, times its nodes."""
     census: dict[str, int] = field(default_factory=dict)
     violation: str = ""
     lines: list[str] = field(default_factory=list)
@@ -421,5 +423,6 @@ def run_seed(seed: int, weather: Weather | None = None, *, keep_trace: bool = Fa
     except Violated as error:
         result.violation = str(error)
     result.events, result.seconds = run.world.events, time.perf_counter() - began
+    result.node_seconds = (run.world.now_ms - START_MS) / 1_000 * len(run.nodes)
     result.census, result.lines, result.digest = dict(run.world.census), run.world.lines, run.world.digest
     return result

@@ -30,6 +30,9 @@ BEAT_MS = 400
 COMMIT_MS = 900
 RETRY_MS = 100
 PATIENCE_MS = 2_500
+JOINING_MS = 6_000
+"""How long an answer to a join is waited for: shorter than the quiet in the end, for a request may be lost without a
+word."""
 ELSEWHERE = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -242,7 +245,7 @@ class ClassicMember(Member):
             (Protocol("range", b""),),
             f"{self.name}-{self.world.between(0, 10**9)}",
         )
-        self.ask(request, self._join_answered, by="/beat", wait_ms=20_000)
+        self.ask(request, self._join_answered, by="/beat", wait_ms=JOINING_MS)
 
     def _join_answered(self, reply: Any) -> None:
         if reply is None or reply.code is not ErrorCode.NONE:
@@ -267,7 +270,7 @@ class ClassicMember(Member):
                 self._again(answer.code)
             self.world.after(RETRY_MS, self.beat)
 
-        self.ask(request, synced, by="/beat", wait_ms=20_000)
+        self.ask(request, synced, by="/beat", wait_ms=JOINING_MS)
 
     def committing(self, offsets: dict[tuple[str, int], CommittedOffset]) -> OffsetCommit:
         return OffsetCommit(0, self.group, self.id, self.name, self.generation, offsets)

@@ -235,9 +235,22 @@ class Hosting(Topics):
             self.truncate(topic, partition, max(failed.durable_offset, log.start_offset))
 
     def is_gone(self, topic: str, partition: int) -> bool:
-        """Whether a partition that is held, and could not be opened, has no directory: nothing of it can be lost."""
+        """Whether a partition that is held, and could not be opened, has no directory: nothing of it can be lost.
+        Raises StorageError where nobody can tell: one that cannot be looked into may have everything."""
         tp = topic, partition
-        return tp in self._broken and not self._files.is_dir(directory_of(self.data_dir, tp))
+        if tp not in self._broken:
+            return False
+        directory = directory_of(self.data_dir, tp)
+        try:
+            self._files.names(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            raise StorageError(
+                f"Whether anything is left in {directory} cannot be told: {error.strerror or error}. "
+                f"What to do: {remedy(error)}; until then it is taken for there."
+            ) from error
+        return False
 
     def no_room(self, wanted: int) -> str:
         """Why so many bytes more find no room on the disk; "" while they do, or where that cannot be told. Blocks for

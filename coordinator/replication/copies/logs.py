@@ -285,8 +285,9 @@ class StoredLogs:
         return self._broker.no_room(wanted)
 
     def is_gone(self, place: TopicPartition) -> bool:
-        """Whether nothing is left of a copy that is to be here."""
-        return self._broker.is_gone(*place)
+        """Whether nothing is left of a copy that is to be here. Raises LogBroken where that cannot be told."""
+        with broken():
+            return self._broker.is_gone(*place)
 
     def give_up(self, place: TopicPartition) -> None:
         """Have no copy of it any more. Raises LogBroken."""

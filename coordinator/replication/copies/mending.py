@@ -46,25 +46,33 @@ class Mending:
         self._logs = logs
         self._others = others
         self._since_ms: dict[TopicPartition, int] = {}
+        self._told: dict[TopicPartition, str] = {}
+        """Why each was not made anew, as far as the log has it."""
 
     def look(self, now_ms: int) -> bool:
         """From time to time. Whether one has begun to be copied."""
-        offline = {unit_of(place) for place in self._replicas.offline if place.topic not in self._others}
+        offline = dict.fromkeys(unit_of(place) for place in self._replicas.offline if place.topic not in self._others)
         self._since_ms = {unit: self._since_ms.get(unit, now_ms) for unit in offline}
+        self._told = {unit: why for unit, why in self._told.items() if unit in offline}
         due = [unit for unit, since_ms in self._since_ms.items() if now_ms - since_ms >= AFTER_MS]
         return bool([unit for unit in due if self._mended(unit, now_ms)])
 
     def _mended(self, unit: TopicPartition, now_ms: int) -> bool:
-        gone = [half for half in halves(unit) if self._logs.is_gone(half)]
-        if not gone or self._replicas.is_missed(unit):
-            return False
         try:
+            gone = [half for half in halves(unit) if self._logs.is_gone(half)]
+            if not gone or self._replicas.is_missed(unit):
+                return False
             for half in gone:
                 self._logs.give_up(half)
         except LogBroken as error:
-            log.warning("a copy of which nothing is left is not made anew", partition=str(unit), why=str(error))
+            self._tell(unit, str(error))
             return False
         log.warning("nothing is left of a copy: it is made anew from its leader's", partition=str(unit))
         del self._since_ms[unit]
         self._replicas.copy_anew(unit, now_ms)
         return True
+
+    def _tell(self, unit: TopicPartition, why: str) -> None:
+        if self._told.get(unit) != why:
+            self._told[unit] = why
+            log.warning("an offline copy is not made anew", partition=str(unit), why=why)

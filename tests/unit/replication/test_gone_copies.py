@@ -1,9 +1,11 @@
 """A copy whose directory is gone is made anew once nobody counts on it; one that is there is nobody's to remove."""
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, SECURITY, TopicPartition
 from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
@@ -11,7 +13,9 @@ from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.replication.copies.logs import StoredLogs
 from muster.coordinator.replication.copies.mending import AFTER_MS, Mending
 from muster.storage.broker.broker import Broker
-from tests.unit.storage.logs import T0, batch
+from muster.storage.disk.files import remove_tree
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker
 
 PLACE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ID = b"o" * 16
@@ -128,4 +132,56 @@ def test_a_directory_that_was_removed_with_the_node_stopped_is_begun_anew_and_it
     broker.close()
     broker, logs = opened(tmp_path)
     assert [logs.open(place, ID).end for place in (PLACE, OTHER)] == [0, 1]
+    broker.close()
+
+
+class Unreadable(Logs):
+    """Of which nobody can tell whether it is there; by the error that the disk gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = "Input/output error"
+
+    def is_gone(self, place: TopicPartition) -> bool:
+        raise LogBroken(self.why)
+
+
+def test_a_copy_that_cannot_be_looked_at_stays_and_is_told_of_once_and_others_are_mended() -> None:
+    replicas, logs = Replicas(PLACE, OTHER), Unreadable()
+    mending = Mending(replicas, logs)
+    mending.look(0)
+    with capture_logs() as lines:
+        for now_ms in range(AFTER_MS, AFTER_MS + 5):
+            assert not mending.look(now_ms)
+        logs.why = "Permission denied"
+        mending.look(AFTER_MS + 5)
+    assert [(line["partition"], line["why"]) for line in lines] == [
+        *((str(place), "Input/output error") for place in (PLACE, OTHER)),
+        *((str(place), "Permission denied") for place in (PLACE, OTHER)),
+    ]
+    assert (logs.given_up, replicas.begun) == ([], [])
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_gone(code: int) -> None:
+    files = MemoryFiles()
+    broker = open_broker(files)
+    logs = StoredLogs(broker, image().topics.get, lambda: T0)
+    for place in (PLACE, OTHER):
+        logs.open(place, ID).append_as_follower(batch(b"x", leader_epoch=0))
+    broker.close()
+
+    def fails(operation: str, path: str) -> None:
+        if path == "/data/orders-0":
+            raise OSError(code, "no")
+
+    remove_tree(files, "/data/orders-0")
+    broker = open_broker(files)
+    logs = StoredLogs(broker, image().topics.get, lambda: T0)
+    files.fault = fails
+    with pytest.raises(LogBroken, match=r"orders-0 cannot be told: no\. What to do: "):
+        logs.is_gone(PLACE)
+    assert not logs.is_gone(OTHER)
+    files.fault = None
+    assert logs.is_gone(PLACE)
     broker.close()

@@ -338,9 +338,19 @@ def read_json(path: str, data: bytes, expected: str, parse: Callable[[Mapping[st
         body = json.loads(data)
         if not isinstance(body, dict):
             raise ValueError
+        if b"\\u" in data:
+            json.dumps(body, ensure_ascii=False).encode()  # a ValueError for half a character: no message could say it
         return parse(body)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise MalformedZnode(path, data, expected) from error
+
+
+def int32(value: Any) -> int:
+    """A number as messages have it. Raises ValueError, TypeError, OverflowError (JSON knows infinity) for others."""
+    number = int(value)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError
+    return number
 
 
 def is_decimal(text: str) -> bool:

@@ -329,7 +329,8 @@ class Seat:
         holder = await self._session.get(paths.CONTROLLER)
         if count is None or holder is None or paths.read_controller(paths.CONTROLLER, holder.data) != node_id:
             return
-        if await self._refusals(door_of(await registered(self._session, node_id)) or self._known_door(node_id)):
+        node, _ = await self._registered(node_id)
+        if await self._refusals(door_of(node) or self._known_door(node_id)):
             self._election.depose(paths.read_epoch(paths.CONTROLLER_EPOCH, count.data))
 
     def _known_door(self, node_id: int) -> Address | None:
@@ -359,15 +360,31 @@ class Seat:
         self._looking = self._loop.create_task(self._find(node_id))
 
     async def _find(self, node_id: int) -> None:
-        """N2: by its registration."""
+        """N2: by its registration. One by which it cannot be asked is told of, and looked at again until it is mended:
+        who is asked in vain would be taken for one that is away."""
+        told = ""
         while True:
-            node = await self._persistently(lambda: registered(self._session, node_id))
+            node, why = await self._persistently(lambda: self._registered(node_id))
             if (door := door_of(node)) is not None:
                 if self.seated != (node_id, door):
                     self.seated = (node_id, door)
                     self._around.seen()
                 return
+            if why not in ("", told):
+                told = why
+                self._around.warn(why)
             await asyncio.sleep(RETRY_S)
+
+    async def _registered(self, node_id: int) -> tuple[Node | None, str]:
+        """A node as it is registered; and why another cannot ask it, where that will not mend itself."""
+        try:
+            node = await registered(self._session, node_id)
+        except MalformedZnode as error:
+            return None, f"node {node_id}, the controller, cannot be asked: {error}"
+        if node is not None and door_of(node) is None:
+            path = paths.broker(node_id)
+            return node, f"node {node_id}, the controller, cannot be asked: {path} names no {REPLICATION}://host:port"
+        return node, ""
 
 
 def door_of(node: Node | None) -> Address | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.errors import MalformedZnode
-from muster.coordinator.zookeeper.paths import as_json, read_broker, read_json
+from muster.coordinator.zookeeper.paths import as_json, int32, is_decimal, read_broker, read_json
 
 CLUSTER_VERSION = paths.OF_A_CLUSTER
 CONFIG_BROKERS = "/config/brokers"
@@ -36,6 +36,7 @@ FEATURES = 1
 """What a node of this cluster must be able to do; one that says another number is no node of it."""
 PRODUCER_IDS = 1_000
 """How many a node takes at once."""
+LAST_PORT = 65_535
 TOPIC_VERSION = 3
 TOPIC_ID_BYTES = 16
 
@@ -67,7 +68,7 @@ def read_session_length(path: str, data: bytes) -> SessionLength:
         path,
         data,
         "how long a node's session is: JSON with session_ms and directory",
-        lambda body: SessionLength(int(body["session_ms"]), str(body["directory"])),
+        lambda body: SessionLength(int32(body["session_ms"]), str(body["directory"])),
     )
 
 
@@ -117,13 +118,13 @@ def read_registration(path: str, data: bytes, epoch: int) -> Node | None:
             return None
         rack = body.get("rack")
         return Node(
-            id=int(path.rpartition("/")[2]),
+            id=int32(path.rpartition("/")[2]),
             epoch=epoch,
             directory=str(ours["directory"]),
             unclean=bool(ours.get("unclean", False)),
             endpoints=tuple(filter(None, map(read_endpoint, old.endpoints))),
             rack=None if rack is None else str(rack),
-            session_ms=int(ours.get("session_ms", 0)),
+            session_ms=int32(ours.get("session_ms", 0)),
         )
 
     return read_json(path, data, "a node's registration: JSON with muster.directory and muster.features", parse)
@@ -136,7 +137,7 @@ def read_endpoint(text: str) -> Endpoint | None:
     """
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
-    if not listener or not host or not port.isdecimal():
+    if not listener or not host or not is_decimal(port) or int(port) > LAST_PORT:
         return None
     return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port))
 
@@ -176,7 +177,7 @@ def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None)
 
 
 def ids_by_partition(body: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
-    found = {int(number): tuple(int(each) for each in ids) for number, ids in body.items()}
+    found = {int(number): tuple(int32(each) for each in ids) for number, ids in body.items()}
     if any(not ids or len(set(ids)) != len(ids) or min(ids) < 0 for ids in found.values()):
         raise ValueError
     return found
@@ -226,14 +227,14 @@ def read_state(path: str, data: bytes, version: int) -> State:
     def parse(body: Mapping[str, Any]) -> State:
         ours = body.get("muster") or {}
         return State(
-            leader=int(body["leader"]),
-            leader_epoch=int(body["leader_epoch"]),
-            isr=tuple(int(each) for each in body["isr"]),
-            elr=tuple(int(each) for each in ours.get("elr", ())),
-            directories={int(node): str(directory) for node, directory in ours.get("dirs", {}).items()},
-            controller_epoch=int(body["controller_epoch"]),
+            leader=int32(body["leader"]),
+            leader_epoch=int32(body["leader_epoch"]),
+            isr=tuple(int32(each) for each in body["isr"]),
+            elr=tuple(int32(each) for each in ours.get("elr", ())),
+            directories={int32(node): str(directory) for node, directory in ours.get("dirs", {}).items()},
+            controller_epoch=int32(body["controller_epoch"]),
             partition_epoch=version,
-            unclean_epoch=int(ours.get("unclean_epoch", NO_EPOCH)),
+            unclean_epoch=int32(ours.get("unclean_epoch", NO_EPOCH)),
             cause=str(ours.get("cause", "")),
         )
 
@@ -304,7 +305,7 @@ def preferred_json(places: Sequence[TopicPartition]) -> bytes:
 
 def read_preferred(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     def parse(body: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
-        return tuple(TopicPartition(str(each["topic"]), int(each["partition"])) for each in body["partitions"])
+        return tuple(TopicPartition(str(each["topic"]), int32(each["partition"])) for each in body["partitions"])
 
     return read_json(path, data, "an election that is asked for: JSON with partitions", parse)
 
@@ -327,9 +328,9 @@ def reassignment_json(wanted: Mapping[TopicPartition, Sequence[int] | None]) -> 
 def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...] | None]:
     def parse(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...] | None]:
         return {
-            TopicPartition(str(each["topic"]), int(each["partition"])): None
+            TopicPartition(str(each["topic"]), int32(each["partition"])): None
             if each["replicas"] is None
-            else tuple(int(node) for node in each["replicas"])
+            else tuple(int32(node) for node in each["replicas"])
             for each in body["partitions"]
         }
 

@@ -110,3 +110,40 @@ def test_settings_and_their_changes_come_back() -> None:
     assert layout.entity_of("/n", changed) == ("topics", "orders")
     with pytest.raises(MalformedZnode):
         layout.entity_of("/n", "users/bob")
+
+
+REGISTERED = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","features":1,"session_ms":%b}}'
+HAS_STATE = b'{"controller_epoch":1,"leader":%b,"version":1,"leader_epoch":3,"isr":[2,3]}'
+HAS_TOPIC = b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[%b]}}'
+OTHERS = [b"Infinity", b"1e999", b"NaN", b"2147483648", b"-2147483649", b"9" * 400, b'"\\ud800"', b"{}"]
+
+
+@pytest.mark.parametrize("number", OTHERS)
+def test_a_number_that_no_message_has_room_for_is_refused_like_anything_that_is_none(number: bytes) -> None:
+    """C13: one such znode would end the looks of every controller at all of them, or each answer that tells of it."""
+    with pytest.raises(MalformedZnode, match="/brokers/ids/1"):
+        layout.read_registration("/brokers/ids/1", REGISTERED % number, 5)
+    with pytest.raises(MalformedZnode, match="/state"):
+        layout.read_state("/state", HAS_STATE % number, 5)
+    with pytest.raises(MalformedZnode, match="/brokers/topics/t"):
+        layout.read_topic("/brokers/topics/t", HAS_TOPIC % number)
+
+
+def test_a_node_whose_id_is_no_number_of_a_message_is_refused() -> None:
+    with pytest.raises(MalformedZnode, match="/brokers/ids/2147483648"):
+        layout.read_registration("/brokers/ids/2147483648", REGISTERED % b"1", 5)
+
+
+def test_a_door_without_a_port_is_none() -> None:
+    assert layout.read_endpoint("REPLICATION://h:65535") == Endpoint("REPLICATION", "h", 65535)
+    assert layout.read_endpoint("REPLICATION://h:65536") is None
+    assert layout.read_endpoint("REPLICATION://h:" + "9" * 400) is None
+
+
+def test_what_no_message_can_say_is_refused() -> None:
+    """Half a character: it is in JSON, and in no text that is sent."""
+    with pytest.raises(MalformedZnode, match="/brokers/ids/1"):
+        layout.read_registration("/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud800"'), 5)
+    whole = layout.read_registration("/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud83d\\ude00"'), 5)
+    assert whole is not None
+    assert whole.directory == "\U0001f600"

@@ -6,7 +6,7 @@ belong to the loop's thread. kazoo is imported when a session is made, so that n
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -29,6 +29,12 @@ class SessionState(Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
+
+
+MOST_BYTES = 0xFFFFF
+"""A request of so many ZooKeeper refuses, by closing the connection (`jute.maxbuffer`, as it comes)."""
+FRAME_BYTES = 64
+"""At most so many go for a step of a request, and for what is around them, beside paths and data."""
 
 
 class Znode(NamedTuple):
@@ -171,14 +177,17 @@ class Session:
         return sorted(names), int(stat.pzxid)
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, parents: bool = True) -> None:
-        """Make the znode, and with `parents` the persistent ones above. Raises NodeExists; NoNode without a parent."""
+        """Make the znode, and with `parents` the persistent ones above. Raises NodeExists; NoNode without a parent;
+        TooLarge."""
+        check_size([(path, data)])
         await self.perform(lambda c: c.create_async(path, data, ephemeral=ephemeral, makepath=parents))
 
     async def put(self, path: str, data: bytes, version: int = -1) -> int:
         """Replace what the znode holds, if it still has that version (-1: any); its new one.
 
-        Raises NoNode, BadVersion.
+        Raises NoNode, BadVersion, TooLarge.
         """
+        check_size([(path, data)])
         stat = await self.perform(lambda c: c.set_async(path, data, version))
         return int(stat.version)
 
@@ -214,9 +223,10 @@ class Session:
 
     async def commit(self, build: Callable[[Any], object]) -> None:
         """Do all or nothing of what `build` puts on kazoo's transaction; the error of the failed step is raised, and
-        its `step` says which that was."""
+        its `step` says which that was. Raises TooLarge before anything is sent."""
         transaction = self.client.transaction()
         build(transaction)
+        check_size([(each.path, getattr(each, "data", b"")) for each in transaction.operations])
         results = await self.perform(lambda c: transaction.commit_async())
         failed = [(step, result) for step, result in enumerate(results) if isinstance(result, Exception)]
         if failed:
@@ -323,6 +333,13 @@ class Session:
         """Call it on the session's loop, from any thread."""
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def check_size(writes: Sequence[tuple[str, bytes]]) -> None:
+    """Refuse what is too large for one request. Raises TooLarge, which names the largest."""
+    size = sum(len(path.encode()) + len(data) + FRAME_BYTES for path, data in writes) + FRAME_BYTES
+    if size >= MOST_BYTES:
+        raise errors.TooLarge(max(writes, key=lambda each: len(each[1]))[0], size, MOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

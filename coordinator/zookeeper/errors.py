@@ -50,6 +50,16 @@ class NotEmpty(ZooKeeperError):
     """The znode has children."""
 
 
+class TooLarge(ZooKeeperError):
+    """More than ZooKeeper takes in one request: it would close the connection, and all that waits there with it."""
+
+    def __init__(self, path: str, size: int, most: int) -> None:
+        super().__init__(
+            f"{path} would be written in a request of {size} bytes; ZooKeeper takes less than {most} (jute.maxbuffer); "
+            "write less at once"
+        )
+
+
 class ForeignTopics(ZooKeeperError):
     """A node that joins a cluster has topics of its own, and the cluster has others."""
 

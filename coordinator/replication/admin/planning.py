@@ -13,6 +13,7 @@ from muster.coordinator.cluster.image import Image, NodeStatus
 from muster.coordinator.cluster.placement import Place, alternating, check, place
 from muster.coordinator.errors import CoordinatorError
 from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment
+from muster.coordinator.zookeeper.cluster.layout import config_json
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import (
@@ -31,7 +32,7 @@ Replicas: TypeAlias = tuple[tuple[int, ...], ...]
 RESERVED = frozenset(map(alike, INTERNAL))
 """Names that nodes keep for themselves, and what counts as the same."""
 MOST_BYTES = 1_000_000
-"""Of a topic's znode: ZooKeeper takes no more than 1 MiB in one request."""
+"""Of a topic's znode and its settings, which are made together: ZooKeeper takes less than 1 MiB in one request."""
 
 
 class Draw(NamedTuple):
@@ -89,6 +90,7 @@ class Planning:
         if name in self._image.topics or alike(name) in beside.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
         self._settings.for_topic(wanted.configs)
+        check_size(name, wanted.configs)
         if wanted.assignments is not None:
             replicas = self.assigned(wanted.assignments)
         else:
@@ -97,7 +99,7 @@ class Planning:
                     f"Topic '{name}' cannot have {wanted.partitions} partitions; expected 1 or more."
                 )
             replicas = self.placed(wanted.partitions, wanted.replication_factor)
-        self._bear(name, replicas, beside)
+        self._bear(name, replicas, beside, size_of(wanted.configs))
         beside.take(name, replicas)
         return replicas
 
@@ -122,7 +124,7 @@ class Planning:
                     "replicas as its first partition has, or none at all."
                 )
             replicas = self.assigned(given, present)
-        self._bear(topic.name, replicas, beside)
+        self._bear(topic.name, replicas, beside, size_of_partitions([each.replicas for each in topic.partitions]))
         beside.take(topic.name, replicas)
         return replicas
 
@@ -135,6 +137,7 @@ class Planning:
                 f"'cleanup.policy' of topic '{name}' cannot become {after.cleanup_policy!r}: compaction leaves gaps "
                 "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
             )
+        check_size(name, configs)
         return configs
 
     # Where partitions go.
@@ -166,8 +169,9 @@ class Planning:
         live = [Place(node.id, node.rack) for node in self._image.live() if node.status is NodeStatus.LIVE]
         return live or [Place(node.id, node.rack) for node in self._image.live()]
 
-    def _bear(self, name: str, replicas: Replicas, beside: Beside) -> None:
-        """Whether nodes take that many more (`max.partitions`), and the znode."""
+    def _bear(self, name: str, replicas: Replicas, beside: Beside, size: int) -> None:
+        """Whether nodes take that many more (`max.partitions`), and the request that writes them: it has so many bytes
+        without them."""
         come = load(replicas)
         for node, more in sorted(come.items()):
             total = beside.load[node] + more
@@ -176,10 +180,33 @@ class Planning:
                     f"Topic '{name}' would bring node {node} to {total} partitions, above its limit of "
                     f"{self._settings.max_partitions} (max.partitions). Raise it, or take fewer partitions."
                 )
-        if sum(len(str(each)) + 12 for each in replicas) > MOST_BYTES:
+        total = size + size_of_partitions(replicas)
+        if total > MOST_BYTES:
             raise InvalidPartitions(
-                f"Topic '{name}' would have {len(replicas)} more partitions, which one znode does not hold; take fewer."
+                f"Topic '{name}' would have {len(replicas)} more partitions: it would be written in {total} bytes, and "
+                f"ZooKeeper takes at most {MOST_BYTES} at once; take fewer."
             )
+
+
+def size_of(configs: Mapping[str, str]) -> int:
+    """Bytes in which settings are written."""
+    return len(config_json(configs))
+
+
+def size_of_partitions(replicas: Iterable[Sequence[int]]) -> int:
+    """At most so many, of a topic of fewer than a million partitions."""
+    return sum(len(str(each)) + 12 for each in replicas)
+
+
+def check_size(name: str, configs: Mapping[str, str]) -> None:
+    """Raises InvalidConfig."""
+    total = size_of(configs)
+    if total > MOST_BYTES:
+        longest = max(configs, key=lambda each: len(configs[each]))
+        raise InvalidConfig(
+            f"'{longest}' of topic '{name}' is {len(configs[longest].encode())} bytes long: the topic's settings would "
+            f"be written in {total} bytes, and ZooKeeper takes at most {MOST_BYTES} at once. Shorten it."
+        )
 
 
 def placed(nodes: Sequence[Place], partitions: int, factor: int, drawn: Draw, first: int = 0) -> Replicas:

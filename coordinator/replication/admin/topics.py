@@ -19,7 +19,7 @@ from muster.coordinator.zookeeper.cluster.asking import in_time
 from muster.coordinator.zookeeper.cluster.changing import Configs
 from muster.coordinator.zookeeper.connect import Session
 from muster.coordinator.zookeeper.consumer import at_most
-from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, TooLarge, ZooKeeperError
 from muster.storage.broker.in_turns import in_turns
 from muster.storage.broker.topic_requests import Changes, MorePartitions, NewTopic
 from muster.storage.errors import RequestTimedOut, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
@@ -236,7 +236,7 @@ class ClusterTopics:
                 return await in_time(self._session, deadline_s, lambda: one(each, deadline_s))
             except StorageError as refusal:
                 return refusal
-            except MalformedZnode as error:
+            except (MalformedZnode, TooLarge) as error:
                 return StorageError(str(error))
             except ZooKeeperError as error:
                 return RequestTimedOut(

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.connect import FRAME_BYTES, MOST_BYTES, Fired, Session, SessionState
 from muster.coordinator.zookeeper.ensemble import Ensemble
-from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unreachable
+from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, TooLarge, Unreachable
 from tests.integration.conftest import Run
 from tests.support.zookeeper.servers import TICK_MS
 
@@ -177,5 +177,29 @@ def test_nobody_there_is_said_with_the_address_and_the_remedy(run: Run) -> None:
             Unreachable, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 within 300 ms .*zookeeper start"
         ):
             await zk.open()
+
+    run(story)
+
+
+def test_what_zookeeper_does_not_take_is_refused_before_it_is_sent(zookeeper: str, run: Run) -> None:
+    """ZooKeeper closes the connection of who sends it, and whatever else was asked there goes unanswered."""
+
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            told: list[SessionState] = []
+            zk.on_state(told.append)
+            most = bytes(MOST_BYTES - len(f"{zk.connect.chroot}/large") - 2 * FRAME_BYTES - 1)
+            await zk.create("/large", most)
+            await zk.put("/large", most)
+            for write in (
+                lambda: zk.put("/large", most + bytes(100)),
+                lambda: zk.create("/larger", most + bytes(100)),
+                lambda: zk.commit(lambda both: [both.set_data("/large", most), both.set_data("/large", b"1")]),
+            ):
+                with pytest.raises(TooLarge, match=r"/large.* less than 1048575 \(jute.maxbuffer\)"):
+                    await write()
+            await zk.put("/large", b"1")
+            assert await zk.get("/larger") is None
+            assert told == []
 
     run(story)

@@ -6,10 +6,10 @@ import pytest
 
 from muster.coordinator.cluster.facts import Assignment, Topic
 from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.admin.planning import Beside, Planning
+from muster.coordinator.replication.admin.planning import Beside, Planning, size_of
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
-from muster.storage.errors import StorageError
+from muster.storage.errors import InvalidConfig, InvalidPartitions, StorageError
 
 THREE = {node: NodeView(node, 10 + node) for node in (1, 2, 3)}
 
@@ -161,3 +161,31 @@ def test_settings_change_by_what_is_set() -> None:
         plan.change("t", {"cleanup.policy": "compact"}, {"cleanup.policy": "delete"})
     with pytest.raises(StorageError, match="no setting of a log"):
         plan.change("t", {}, {"no.such": "1"})
+
+
+LIST = "leader.replication.throttled.replicas"
+TOO_MUCH = ",".join(f"{each}:1" for each in range(150_000))
+
+
+@pytest.mark.parametrize("more", [{}, {"retention.ms": "5"}])
+def test_settings_that_zookeeper_does_not_take_at_once_are_refused_by_name_with_both_sizes(
+    more: dict[str, str],
+) -> None:
+    """It would close the connection, and the node be out of touch for a moment."""
+    plan = planning(image())
+    says = rf"'{LIST}' of topic 't' is {len(TOO_MUCH)} bytes long: .* {size_of({**more, LIST: TOO_MUCH})} bytes"
+    with pytest.raises(InvalidConfig, match=rf"{says}.* at most 1000000 at once"):
+        plan.change("t", more, {LIST: TOO_MUCH})
+    with pytest.raises(InvalidConfig, match=says):
+        plan.new_topic(NewTopic("t", 1, {**more, LIST: TOO_MUCH}), Beside())
+    assert plan.change("t", {LIST: TOO_MUCH}, {LIST: None}) == {}
+    assert plan.change("t", {}, {LIST: TOO_MUCH[:900_000].rpartition(",")[0]})
+
+
+def test_partitions_that_zookeeper_does_not_take_at_once_are_refused_with_what_is_there() -> None:
+    plan = planning(image(), max_partitions="1000000")
+    with pytest.raises(InvalidPartitions, match=r"45000 more partitions: .* ZooKeeper takes at most 1000000 at once"):
+        plan.new_topic(NewTopic("t", 45_000, {LIST: TOO_MUCH[:500_000].rpartition(",")[0]}), Beside())
+    there = Topic("t", bytes(16), (Assignment((1, 2, 3)),) * 45_000)
+    with pytest.raises(InvalidPartitions, match="45000 more partitions"):
+        plan.growth(there, MorePartitions("t", 90_000), Beside())

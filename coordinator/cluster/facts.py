@@ -44,7 +44,8 @@ def min_isr_in(configs: Mapping[str, str], default: int) -> int:
     >>> min_isr_in({"min.insync.replicas": "1"}, 2), min_isr_in({"min.insync.replicas": "?"}, 2), min_isr_in({}, 2)
     (1, 2, 2)
     """
-    found = number_in(configs.get(MIN_ISR, ""))
+    text = configs.get(MIN_ISR)
+    found = None if text is None else number_in(text)
     return default if found is None else max(1, found)
 
 

@@ -255,7 +255,7 @@ class Leader:
 
     def _advance_all(self, now_ms: int) -> bool:
         moved = [self._advance(log, now_ms) for log in self.halves]
-        return any(moved)
+        return True in moved
 
     def _advance(self, log: Half, now_ms: int) -> bool:
         """L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
@@ -337,18 +337,17 @@ class Leader:
 
     def _assign(self, replicas: Sequence[Peer], min_isr: int, now_ms: int) -> None:
         """Who has copies. Who is in sync, or may be, is followed up even where it is assigned no more."""
-        self.replicas = tuple(peer.id for peer in replicas)
+        self.replicas = tuple([peer.id for peer in replicas])
         self.in_sync.min_size = min(min_isr, len(self.replicas))
         for log in self.halves:
-            before = log.seen
+            before, committed, me = log.seen, self.in_sync.committed, self.me.id
             log.seen = {
-                peer.id: before.get(peer.id) or Reported(peer, now_ms if peer.id in self.in_sync.committed else NEVER)
+                peer.id: before.get(peer.id) or Reported(peer, now_ms if peer.id in committed else NEVER)
                 for peer in replicas
-                if peer.id != self.me.id
+                if peer.id != me
             }
-            for node in self.in_sync.largest:
-                if node in before:
-                    log.seen[node] = before[node]
+            if before:
+                log.seen.update({node: before[node] for node in self.in_sync.largest if node in before})
 
     def _proposal(self, now_ms: int) -> tuple[int, ...]:
         """Who ought to be in sync now, in order of assignment; this node always."""
@@ -400,4 +399,4 @@ class Leader:
 
 def peers_of(nodes: Iterable[int], known: dict[int, Peer]) -> tuple[Peer, ...]:
     """The shared object of each node, made where there is none yet."""
-    return tuple(known.setdefault(node, Peer(node)) for node in nodes)
+    return tuple([known.get(node) or known.setdefault(node, Peer(node)) for node in nodes])

@@ -7,7 +7,7 @@ raise MalformedZnode for what is something else. Times are milliseconds since 19
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from muster.coordinator.zookeeper.errors import MalformedZnode
 
@@ -40,6 +40,9 @@ GRPC = "GRPC"
 PLAINTEXT = "PLAINTEXT"
 
 Value = TypeVar("Value")
+
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+"""Made once: a controller writes thousands of states in a row."""
 
 
 def broker(broker_id: int) -> str:
@@ -330,7 +333,7 @@ def read_cluster_id(path: str, data: bytes) -> str:
 
 
 def as_json(**body: object) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
+    return COMPACT.encode(body).encode()
 
 
 def read_json(path: str, data: bytes, expected: str, parse: Callable[[Mapping[str, Any]], Value]) -> Value:

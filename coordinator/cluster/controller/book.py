@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.elect import Standing
 from muster.coordinator.cluster.controller.nodes import Nodes
-from muster.coordinator.cluster.controller.settings import Settings
+from muster.coordinator.cluster.controller.settings import Rules, Settings
 from muster.coordinator.cluster.controller.telling import Teller
 from muster.coordinator.cluster.facts import (
     LEDGER,
@@ -26,7 +26,8 @@ NO_LIMIT = 1_000_000
 
 @dataclass(slots=True)
 class Book:
-    """topics: by name, as in ZooKeeper, those that are deleted left out. states: by unit. second: versions of the state
+    """topics: by name, as in ZooKeeper, those that are deleted left out. rules: what each sets, as it is read for each
+    of its units. states: by unit. second: versions of the state
     znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
     nothing is decided for them (C13). lowest: by topic, the smallest minimum that a leader may still go by, until all
     nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
@@ -38,6 +39,7 @@ class Book:
     nodes: Nodes = field(default_factory=Nodes)
     teller: Teller = field(default_factory=Teller)
     topics: dict[str, Topic] = field(default_factory=dict)
+    rules: dict[str, Rules] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     states: dict[TopicPartition, State] = field(default_factory=dict)
     second: dict[TopicPartition, int] = field(default_factory=dict)
@@ -70,16 +72,15 @@ class Book:
         return unit if unit in self.states else None
 
     def standing(self, unit: TopicPartition, assignment: Assignment, state: State) -> Standing:
-        configs = self.topics[unit.topic].configs
-        settings = self.settings
+        rules = self.rules[unit.topic]
         return self.nodes.standing(
             unit,
             assignment.replicas,
             state.directories,
-            loose=settings.loose_of(configs),
-            minimum=min(settings.min_isr_of(configs), len(assignment.replicas)),
+            loose=rules.loose,
+            minimum=min(rules.min_isr, len(assignment.replicas)),
             lowest=self.lowest_of(unit.topic, state.leader),
-            unclean=settings.unclean_of(configs),
+            unclean=rules.unclean,
             epoch=self.epoch,
         )
 
@@ -111,6 +112,7 @@ class Book:
             self._unindex(old)
             self.names.pop(old.topic_id, None)
         self.topics[topic.name] = topic
+        self.rules[topic.name] = self.settings.rules_of(topic.configs)
         self.names[topic.topic_id] = topic.name
         for number, assignment in enumerate(topic.partitions):
             for each in assignment.replicas:
@@ -126,7 +128,7 @@ class Book:
     def drop_topic(self, topic: Topic) -> None:
         """A topic that is no more; its states stay until `drop_state`."""
         self._unindex(topic)
-        del self.topics[topic.name]
+        del self.topics[topic.name], self.rules[topic.name]
         self.names.pop(topic.topic_id, None)
         self.lowest.pop(topic.name, None)
 

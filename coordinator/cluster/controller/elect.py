@@ -64,7 +64,7 @@ def look(state: State, now: Standing, cause: str, *, anew: bool = False) -> Deci
     stays = choice.leader == state.leader and not (anew and choice.leader != NOBODY)
     isr = without_stopping(choice, now)
     elr = () if choice.clean is Clean.UNCLEAN else elr_after(state.elr, state.isr, isr, now)
-    if stays and set(isr) == set(state.isr) and set(elr) == set(state.elr):
+    if stays and same(isr, state.isr) and same(elr, state.elr):
         return None
     decided = revised(
         state,
@@ -78,6 +78,11 @@ def look(state: State, now: Standing, cause: str, *, anew: bool = False) -> Deci
         directories=None if choice.directory is None else {**state.directories, choice.leader: choice.directory},
     )
     return Decision(decided, None if stays else choice.clean)
+
+
+def same(some: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    """Whether these are the same nodes, whatever their order."""
+    return some == others or set(some) == set(others)
 
 
 def revised(
@@ -111,7 +116,7 @@ def revised(
 def choose(state: State, now: Standing) -> Choice:
     """C2: a leader that is live stays; else who is first, in order of assignment, of those in sync; of those eligible;
     the last who was in sync though it may have lost something; anybody, where that is allowed; nobody."""
-    in_sync = tuple(each for each in now.live if each in state.isr)
+    in_sync = tuple([each for each in now.live if each in state.isr])
     if state.leader in in_sync:
         return Choice(state.leader, in_sync, Clean.ISR)
     if (leader := first(in_sync, now)) is not None:
@@ -129,8 +134,15 @@ def choose(state: State, now: Standing) -> Choice:
 
 def first(candidates: Iterable[int], now: Standing) -> int | None:
     """The first that may lead. Who is drained does when nobody else can: it is up, and has all; who stops does not."""
-    may = [each for each in candidates if each not in now.stopping]
-    return next((each for each in may if each not in now.leaving), next(iter(may), None))
+    drained = None
+    for each in candidates:
+        if each in now.stopping:
+            continue
+        if each not in now.leaving:
+            return each
+        if drained is None:
+            drained = each
+    return drained
 
 
 def kept(state: State, now: Standing) -> tuple[int, ...]:

@@ -191,14 +191,14 @@ class Nodes:
                 continue
             tokens[each] = mine = token(node, loose)
             known = directories.get(each)
-            same_disk = known is None or known.partition(UNCLEAN_LIFE)[0] == node.directory
+            same_disk = known is None or known == mine or known.partition(UNCLEAN_LIFE)[0] == node.directory
             online = each not in self.offline or unit not in self.offline[each]
             if online:
                 present.append(each)
             if not same_disk:
                 foreign.append(each)
             elif online:
-                (live if mine == node.directory or known == mine else back).append(each)
+                (live if known == mine or mine == node.directory else back).append(each)
         return Standing(
             replicas,
             tuple(live),

@@ -2,8 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from muster.coordinator.cluster.facts import ELECTIONS, min_isr_in
+
+
+class Rules(NamedTuple):
+    """What elections in a topic go by."""
+
+    loose: bool
+    min_isr: int
+    unclean: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,9 @@ class Settings:
     imbalance_check_ms: int = 300_000
     shutdown_wait_ms: int = 1_000
     """How long ControlledShutdown waits for the node to lead nothing, before it hears what it still leads."""
+
+    def rules_of(self, configs: Mapping[str, str]) -> Rules:
+        return Rules(self.loose_of(configs), self.min_isr_of(configs), self.unclean_of(configs))
 
     def min_isr_of(self, configs: Mapping[str, str]) -> int:
         """

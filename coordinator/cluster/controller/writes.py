@@ -25,7 +25,7 @@ MOST_BYTES = 640 << 10
 
 def bytes_of_state(place: TopicPartition, state: State) -> int:
     """At most so many bytes go for a state's znode, with those above it that may have to be made."""
-    names = sum(len(text) + 18 for text in state.directories.values())
+    names = sum([len(text) + 18 for text in state.directories.values()])
     return 450 + 3 * len(place.topic) + 12 * (len(state.isr) + len(state.elr)) + names + 4 * len(state.cause)
 
 
@@ -78,6 +78,8 @@ class Draft:
         What is too large beside anything fits by itself."""
         if self.size + len(halves(unit)) > share:
             return False
+        if self.bytes < MOST_BYTES and not topics:
+            return True
         more = sum(bytes_of_topic(topic) for topic in topics if topic.name not in self.topics)
         return self.bytes + more <= MOST_BYTES or self.is_empty
 

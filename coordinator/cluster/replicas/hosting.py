@@ -77,7 +77,9 @@ class Hosting:
         """The image says so of a unit. None: nothing changes here."""
         if self._me not in replicas:
             return self._rest(unit)
-        part = self._parts.setdefault(unit, Part(topic_id))
+        part = self._parts.get(unit)
+        if part is None:
+            part = self._parts[unit] = Part(topic_id)
         if state.leader_epoch < part.epoch:
             return None  # an image that is behind what was shown here already
         if state.leader == self._me:

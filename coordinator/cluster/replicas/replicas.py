@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, TopicPartition, halves, unit_of
 from muster.coordinator.cluster.image import Changes, Image, NodeStatus, PartitionView
 from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
 from muster.coordinator.cluster.leader import peers_of
@@ -87,7 +87,7 @@ class Replicas(Roles):
 
     def _learn(self, unit: TopicPartition, now_ms: int) -> None:
         view, topic = self._image.partition(unit), self._image.topics.get(unit.topic)
-        if view is None or topic is None or any(self._image.partition(half) is None for half in halves(unit)):
+        if view is None or topic is None or (unit.topic == OFFSETS and self._image.partition(halves(unit)[1]) is None):
             return  # a shard of which only one half is told yet
         if self._hosting.is_of_another(unit, topic.topic_id):
             self._leave(unit)  # it was deleted and made again: its epochs have begun anew

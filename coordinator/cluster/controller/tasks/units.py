@@ -84,7 +84,7 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> boo
     """Looks at a unit, and puts what has to change into the write; whether anything has to."""
     book = reign.book
     assignment = book.assignment(unit)
-    if assignment is None or any(half in book.broken for half in halves(unit)):
+    if assignment is None or (book.broken and any(half in book.broken for half in halves(unit))):
         return False
     state = book.states.get(unit)
     if state is None:

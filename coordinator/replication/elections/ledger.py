@@ -1,7 +1,8 @@
 """The ledger of elections as one node has it: what it tells goes to whoever leads `__elections`; what is here is read.
 
 Nothing waits for it: a cluster elects whether or not the ledger can be written. What cannot be sent waits, at most
-1,000 records; then the oldest go, and are counted.
+10,000 records; then the oldest go, and are counted. A record is made when it is sent: of very many elections at once
+each hundred has its turn.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -31,9 +32,12 @@ from muster.storage.records.batch import decode_records, encode_turn
 
 PLACE: Final = TopicPartition(ELECTIONS, 0)
 
-MOST_WAITING: Final = 1_000
+MOST_WAITING: Final = 10_000
+"""Elections, and cuts. Who leads the ledger may have died with the leader of thousands of partitions."""
 MOST_AT_ONCE: Final = 100
 """Records that go in one request, and in one batch."""
+MOST_TAKEN: Final = 1_000
+"""Of one request."""
 
 RETRY_S: Final = 0.5
 DEADLINE_S: Final = 5.0
@@ -56,6 +60,13 @@ class Counted:
     took_ms: int = 0
     dropped: int = 0
     undone: int = 0
+
+
+class Dated(NamedTuple):
+    """An election that waits. decided_ms: by the wall's clock."""
+
+    note: Note
+    decided_ms: int
 
 
 class Ledger:
@@ -82,7 +93,7 @@ class Ledger:
         self._appended = appended
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self._waiting: deque[Noted] = deque()
+        self._waiting: deque[Dated | Undone] = deque()
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -113,7 +124,7 @@ class Ledger:
         self.counted.elections += 1
         self.counted.took_ms += note.took_ms
         self.counted.unclean += note.clean in (Clean.UNCLEAN, Clean.LAST_KNOWN)
-        self._wait_for(record_of(note, self._wall_ms() - (self._now_ms() - note.decided_ms)))
+        self._wait_for(Dated(note, self._wall_ms() - (self._now_ms() - note.decided_ms)))
 
     def undone(self, undone: Undone) -> None:
         """This node's copy was cut, because an unclean election came after what is gone was written."""
@@ -126,14 +137,14 @@ class Ledger:
             elected=undone.elected,
         )
         self.counted.undone += undone.end - undone.start
-        self._wait_for(record_of_lost(self._replicas.me, undone))
+        self._wait_for(undone)
 
     async def append(self, records: tuple[Noted, ...]) -> ErrorCode:
         """Into the log here, if this node leads it; NONE once they are committed."""
         led = self._replicas.led.get(PLACE)
         if led is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not 0 < len(records) <= MOST_WAITING:
+        if not 0 < len(records) <= MOST_TAKEN:
             return ErrorCode.INVALID_REQUEST
         if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
             return refused
@@ -169,11 +180,11 @@ class Ledger:
         self._unread = ""
         return records
 
-    def _wait_for(self, record: Noted) -> None:
+    def _wait_for(self, news: Dated | Undone) -> None:
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
             self.counted.dropped += 1
-        self._waiting.append(record)
+        self._waiting.append(news)
         self._idle.clear()
         self._more.set()
 
@@ -182,7 +193,7 @@ class Ledger:
             self._more.clear()
             while self._waiting:
                 some = tuple(islice(self._waiting, MOST_AT_ONCE))
-                if await self._sent(some) is not ErrorCode.NONE:
+                if await self._sent(tuple(map(self._record, some))) is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
                     continue
                 # Meanwhile the oldest may have been dropped.
@@ -191,6 +202,9 @@ class Ledger:
                     self._waiting.popleft()
             self._idle.set()
             await self._more.wait()
+
+    def _record(self, news: Dated | Undone) -> Noted:
+        return record_of(*news) if isinstance(news, Dated) else record_of_lost(self._replicas.me, news)
 
     async def _sent(self, records: tuple[Noted, ...]) -> ErrorCode:
         view = self._image.partition(PLACE)

@@ -52,7 +52,7 @@ from muster.coordinator.server.clustered.figures import Figures
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator, groups_with_settings
 from muster.coordinator.server.clustered.lost_power import LostPower
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
-from muster.coordinator.server.clustered.noting import tell_elections
+from muster.coordinator.server.clustered.noting import Noting, tell_elections
 from muster.coordinator.server.clustered.rules import internal_configs, rules_of
 from muster.coordinator.server.clustered.shard_count import ShardCount
 from muster.coordinator.server.clustered.touch import SessionLengths, Touch
@@ -115,6 +115,7 @@ class Joined:
         )
         self._registration: Registration | None = None
         self._seat: Seat | None = None
+        self._noting = Noting(self._elected)
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
@@ -320,6 +321,7 @@ class Joined:
             await self._ids.close()
         if self._seat is not None:
             await self._seat.close()
+            self._noting.now()
         if hasattr(self, "_coordinating"):
             self._count.stop()
             await self._coordinating.stop()
@@ -386,7 +388,7 @@ class Joined:
             wall_ms=wall_ms,
             draw_id=partial(os.urandom, ID_BYTES),
             configs_of=partial(internal_configs, self._settings),
-            note=self._elected,
+            note=self._noting.heard,
             seen=lambda: self.side.controller_changed(),
         )
 

@@ -1,6 +1,7 @@
-"""What a controller notes, as lines of its node's log."""
+"""What a controller notes: when others hear of it, and as lines of its node's log."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -10,7 +11,52 @@ from muster.coordinator.cluster.controller.effects import Note
 NAMED: Final = 5
 """Units that a line of many names; the ledger has all."""
 
+SOON_S: Final = 0.05
+LATE_S: Final = 0.5
+MOST_HELD: Final = 2_000
+"""Elections, of which to tell takes some milliseconds."""
+
 log = structlog.get_logger("muster.cluster")
+
+
+class Noting:
+    """Elections are told of when a run of writes is over: clients wait for what is decided, nobody waits for what is
+    said of it. That is SOON_S after the last write; LATE_S after the first, or when there are MOST_HELD, at the latest.
+
+    Belongs to the loop's thread.
+    """
+
+    def __init__(self, tell: Callable[[Sequence[Note]], None]) -> None:
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._held: list[Note] = []
+        self._first_s = self._last_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def heard(self, notes: Sequence[Note]) -> None:
+        """Of one write."""
+        self._last_s = self._loop.time()
+        self._held += notes
+        if len(self._held) >= MOST_HELD:
+            self.now()
+        elif self._timer is None:
+            self._first_s = self._last_s
+            self._timer = self._loop.call_later(SOON_S, self._look)
+
+    def now(self) -> None:
+        """Tell what there is: the node is about to stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+        held, self._held, self._timer = self._held, [], None
+        if held:
+            self._tell(held)
+
+    def _look(self) -> None:
+        rest_s = min(self._last_s + SOON_S, self._first_s + LATE_S) - self._loop.time()
+        if rest_s > 0.001:  # not so short that the clock does not see it
+            self._timer = self._loop.call_later(rest_s, self._look)
+        else:
+            self.now()
 
 
 class Alike(NamedTuple):

@@ -12,7 +12,7 @@ from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic,
 from muster.coordinator.cluster.image import Image, PartitionView, TopicView
 from muster.coordinator.cluster.replicas.copying import Undone
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE, Ledger
+from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE, Dated, Ledger
 from muster.coordinator.replication.elections.records import (
     MOST_CAUSE,
     Election,
@@ -121,9 +121,9 @@ def test_the_oldest_of_too_many_that_wait_are_dropped_and_counted() -> None:
         assert (ledger.waiting, ledger.counted.dropped) == (MOST_WAITING, 7)
         assert ledger.counted.elections == MOST_WAITING + 7
         assert ledger.counted.unclean == (MOST_WAITING + 7) // 2
-        first = read(ledger._waiting[0].value)
-        assert isinstance(first, Election)
-        assert (first.epoch, first.decided_ms) == (7, 9_500), "500 ms ago, on the wall's clock"
+        first = ledger._waiting[0]
+        assert isinstance(first, Dated)
+        assert (first.note.epoch, first.decided_ms) == (7, 9_500), "500 ms ago, on the wall's clock"
 
     asyncio.run(story())
 

@@ -1,10 +1,15 @@
-"""What the log of the controller's node says of elections: a line for those that are alike."""
+"""What the log of the controller's node says of elections, and when: a line for those that are alike."""
 
+import asyncio
+from collections.abc import Sequence
+
+import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster.controller.effects import Clean, Note
 from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.server.clustered.noting import tell_elections
+from muster.coordinator.server.clustered import noting as noting_of
+from muster.coordinator.server.clustered.noting import MOST_HELD, Noting, tell_elections
 
 
 def note(number: int, *, after: int = 1, clean: Clean = Clean.ISR, took_ms: int = 5) -> Note:
@@ -32,3 +37,45 @@ def test_many_that_are_alike_are_one_line_and_what_is_not_has_its_own() -> None:
     assert many["took_ms"] == 99
     assert alone["unit"] == "t-100"
     assert (few["count"], few["units"], few["after"]) == (2, ["t-101", "t-102"], 2)
+
+
+def test_what_one_run_of_writes_elected_is_told_together_and_later() -> None:
+    async def story() -> None:
+        told: asyncio.Queue[Sequence[Note]] = asyncio.Queue()
+        noting = Noting(told.put_nowait)
+        noting.heard([note(0), note(1)])
+        noting.heard([note(2)])
+        assert told.empty(), "nodes are told first"
+        assert await asyncio.wait_for(told.get(), 60) == [note(0), note(1), note(2)]
+        noting.heard([note(3)])
+        noting.now()
+        noting.now()
+        assert [told.get_nowait(), told.empty()] == [[note(3)], True]
+
+    asyncio.run(story())
+
+
+def test_very_many_do_not_wait_for_the_end_of_the_run() -> None:
+    told: list[Sequence[Note]] = []
+
+    async def story() -> None:
+        noting = Noting(told.append)
+        noting.heard([note(number) for number in range(MOST_HELD - 1)])
+        noting.heard([note(7), note(8)])
+
+    asyncio.run(story())
+    assert [len(some) for some in told] == [MOST_HELD + 1]
+
+
+def test_a_run_of_writes_that_does_not_end_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Sequence[Note]] = []
+    monkeypatch.setattr(noting_of, "SOON_S", 3_600.0)
+    monkeypatch.setattr(noting_of, "LATE_S", 0.0)
+
+    async def story() -> None:
+        noting = Noting(told.append)
+        noting.heard([note(0)])
+        noting._look()
+
+    asyncio.run(story())
+    assert told == [[note(0)]]

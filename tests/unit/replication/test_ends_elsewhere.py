@@ -14,6 +14,7 @@ from muster.coordinator.replication.led_broker import LedBroker
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.cluster_image import ALL, ME, ThreeNodes, led
+from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
 
 HERE, THERE, ALSO = ("t", 0), ("t", 1), ("u", 4)
@@ -192,6 +193,36 @@ def test_of_many_partitions_so_many_are_in_one_question() -> None:
         ]
 
     play(story, lambda place: 8)
+
+
+def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "LOOKED_AT_ONCE", 10)
+
+    async def story() -> None:
+        elsewhere = EndsElsewhere(lambda place: 8, Leaders(), lambda: 0, lambda why: None)
+        places = [("t", number) for number in range(35)]
+        elsewhere.spans(places)
+        looked: list[int] = []
+        due = elsewhere._book.due
+
+        def counted(*about: Any, among: Sequence[Place], **how: Any) -> Any:
+            looked.append(len(among))
+            return due(*about, among=among, **how)
+
+        monkeypatch.setattr(elsewhere._book, "due", counted)
+        assert await turns_of_others(elsewhere._due(0, everything=True)) >= 2
+        assert looked == [10, 10, 10, 5]
+        assert await elsewhere._due(0, everything=True) == {8: (places, places)}
+
+    asyncio.run(story())
+
+
+def test_what_is_forgotten_while_a_round_is_made_is_asked_of_nobody() -> None:
+    book = Book()
+    book.look(THERE, 0)
+    places = book.places()
+    assert book.due(leader_of, ends.FORGET_MS, among=places) == {}
+    assert book.due(leader_of, 0, among=places) == {}
 
 
 def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> None:

@@ -89,8 +89,14 @@ class Watching:
         if seen.complete or seen.topics or seen.gone:
             self._feed(seen)
         while self._removals:
-            await self._markers.remove(self._removals[0])
-            self._removals.pop(0)
+            wanted = self._removals[0]
+            if wanted.marker is effects.Marker.DELETE:
+                # Not asked for again where the answer is lost: those that are there are read anew, and another by then.
+                self._removals.pop(0)
+                await self._markers.remove(wanted)
+            else:
+                await self._markers.remove(wanted)
+                self._removals.pop(0)
         for event in await self._markers.read():
             self._feed(event)
 

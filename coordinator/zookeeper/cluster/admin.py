@@ -77,9 +77,18 @@ class Markers:
         return path, found.data
 
     async def _drop(self, marker: Marker) -> None:
-        seen = self._seen.get(marker)
+        """What was read of it. Versions begin anew with each znode that is made: by its version alone one that somebody
+        has left in its place, after a removal whose answer was lost, would go unread."""
+        path, seen = PATH_OF[marker], self._seen.get(marker)
+        await self._session.sync(path)
+        found = await self._session.get(path)
+        if seen is None or found is None:
+            return
+        if (found.made, found.version) != (seen.made, seen.version):
+            self._changed()
+            return
         try:
-            await self._session.delete(PATH_OF[marker], -1 if seen is None else seen.version)
+            await self._session.delete(path, seen.version)
         except BadVersion:
             self._changed()
 

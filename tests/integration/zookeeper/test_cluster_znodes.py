@@ -253,6 +253,12 @@ def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Ru
             await zk.put(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T1]))
             await markers.remove(effects.Remove(Marker.PREFERRED))  # of the first: another is there by now
             assert await markers.read() == [events.ElectLeaders(None, (T1,))]
+            again = {T0: (5, 6)}
+            await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json(again))
+            # The removal is asked for again, for its answer was lost: this one has the same version as the one before.
+            await markers.remove(effects.Remove(Marker.REASSIGN))
+            assert await markers.read() == [events.Reassign(None, again)]
+            await markers.remove(effects.Remove(Marker.REASSIGN))
             await zk.create(layout.REASSIGN_PARTITIONS, b"?")
             assert await markers.read() == []
             assert not await zk.exists(layout.REASSIGN_PARTITIONS)

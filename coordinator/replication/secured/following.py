@@ -6,7 +6,7 @@ read (an unclean election cut some of it off), all is read anew, and takes the p
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -37,6 +37,8 @@ ANEW_AFTER_S: Final = 3_600.0
 """Who has heard nothing for so long reads all anew: what was taken away meanwhile may leave no trace some time later
 (`delete.retention.ms`)."""
 BEFORE_ALL: Final = -1
+AT_ONCE: Final = 16 << 10
+"""Bytes of records that are read on the loop, in about a millisecond; more are read beside it."""
 
 log = structlog.get_logger("muster.security")
 
@@ -92,8 +94,7 @@ class Following:
                 self._offset, self._last_epoch = BEFORE_ALL, NO_EPOCH
             try:
                 read = await self._read(self._reading, WAIT_MS)
-                if not read.error:
-                    batches = list(sound(read.records))
+                portions = await self._apart(read)
             except LinkError as error:
                 self.why = str(error)
                 await asyncio.sleep(RETRY_S)
@@ -103,7 +104,7 @@ class Following:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._heard_s = self._clock_s()
-            self._take(book, read, batches)
+            await self._take(book, read, portions)
 
     async def latest(self) -> None:
         """Have taken in all that anybody wrote before this call. Raises LinkError."""
@@ -150,7 +151,14 @@ class Following:
         link = await links.to(leader)
         return await link.read_security(asked, deadline_s=wait_ms / 1000 + DEADLINE_S)
 
-    def _take(self, book: Book, read: SecurityRead, batches: Sequence[BatchView]) -> None:
+    async def _apart(self, read: SecurityRead) -> "Sequence[Portion]":
+        """What came, read beside the loop where it is much. Raises Broken, Unreadable."""
+        offset = read.start if read.anew else self._offset
+        if len(read.records) <= AT_ONCE:
+            return apart(read.records, offset)
+        return await asyncio.to_thread(apart, read.records, offset)
+
+    async def _take(self, book: Book, read: SecurityRead, portions: "Sequence[Portion]") -> None:
         if read.anew:
             if self._offset != BEFORE_ALL:
                 log.warning("who may do what is read anew: it is not what it was", offset=self._offset)
@@ -159,22 +167,38 @@ class Following:
             book.begin()
         elif self._until is not None:
             self._until = min(self._until, read.end)  # of what was not committed, another leader may have less
-        for batch in batches:
-            if batch.next_offset <= self._offset:
-                continue
-            if not batch.control:
-                changes = (
-                    decode(record.key or b"", record.value)
-                    for record in batch.records()
-                    if record.offset >= self._offset
-                )
-                book.take(list(changes))
-            self._offset, self._last_epoch = batch.next_offset, batch.leader_epoch
+        for number, portion in enumerate(portions):
+            if number:
+                await asyncio.sleep(0)
+            if portion.changes:
+                book.take(portion.changes)
+            self._offset, self._last_epoch = portion.next_offset, portion.leader_epoch
         if self._until is not None and self._offset >= self._until:
             self._until = None
             book.complete()
         self._progress.set()
         self._progress = asyncio.Event()
+
+
+class Portion(NamedTuple):
+    """What was written at once, or the rest of it."""
+
+    next_offset: int
+    leader_epoch: int
+    changes: Sequence[Change]
+
+
+def apart(records: bytes, offset: int) -> Sequence[Portion]:
+    """What lies at an offset and behind it. Raises Broken, Unreadable."""
+    found = []
+    for batch in sound(records):
+        if batch.next_offset <= offset:
+            continue
+        changes: list[Change] = []
+        if not batch.control:
+            changes = [decode(record.key or b"", record.value) for record in batch.records() if record.offset >= offset]
+        found.append(Portion(batch.next_offset, batch.leader_epoch, changes))
+    return found
 
 
 def sound(records: bytes) -> Sequence[BatchView]:

@@ -27,6 +27,8 @@ MOST_WAIT_MS: Final = 5_000
 MOST_CHANGES: Final = 10_000
 MOST_BYTES: Final = 4 << 20
 """Of one write."""
+AT_ONCE: Final = 16 << 10
+"""Bytes of changes that are looked at on the loop, in about a millisecond; more are looked at beside it."""
 DEADLINE_S: Final = 5.0
 """Within which a write is committed, or told of as one that may yet be."""
 
@@ -73,19 +75,24 @@ class Leading:
 
     async def write(self, changed: SecurityChanged) -> SecurityWritten:
         """See `words.Desk`."""
-        led = self._led()
+        if self._led() is None:
+            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        now_ms = self._wall_ms()
+        if size_of(changed) <= AT_ONCE:
+            batch = as_batch(changed, now_ms)
+        else:
+            batch = await asyncio.to_thread(as_batch, changed, now_ms)
+        if batch is None:
+            return SecurityWritten(ErrorCode.INVALID_REQUEST)
+        led = self._led()  # it may be led elsewhere by now
         if led is None:
             return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not is_well_formed(changed):
-            return SecurityWritten(ErrorCode.INVALID_REQUEST)
         if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
             return SecurityWritten(refused)
         records = self._records()
         if records.end_offset != changed.base or parted(led, records, changed.base, changed.last_epoch):
             return SecurityWritten(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
-        now_ms = self._wall_ms()
         try:
-            batch = encode_turn([(each.key, each.value, None) for each in changed.changes], now_ms)
             records.append(batch, now_ms, trusted=True)
         except StorageError as error:
             log.warning("who may do what is not changed", error=str(error))
@@ -150,12 +157,24 @@ def check(found: bytes, offset: int, high: int) -> None:
         raise ValueError(f"{PLACE} at offset {offset}: nothing can be read, but it is committed up to {high}")
 
 
+def size_of(changed: SecurityChanged) -> int:
+    """Bytes."""
+    return sum(len(each.key) + len(each.value or b"") for each in changed.changes)
+
+
+def as_batch(changed: SecurityChanged, now_ms: int) -> bytes | None:
+    """None for what not all nodes can read."""
+    if not is_well_formed(changed):
+        return None
+    return encode_turn([(each.key, each.value, None) for each in changed.changes], now_ms)
+
+
 def is_well_formed(changed: SecurityChanged) -> bool:
     """Whether all nodes can read it: what they cannot would stop them."""
     changes = changed.changes
     if not 0 < len(changes) <= MOST_CHANGES:
         return False
-    if sum(len(each.key) + len(each.value or b"") for each in changes) > MOST_BYTES:
+    if size_of(changed) > MOST_BYTES:
         return False
     try:
         for each in changes:

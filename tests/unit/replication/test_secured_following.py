@@ -1,6 +1,7 @@
 """A node's part in `__security`: what it takes in, when it reads anew, and what it says before it writes."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -243,3 +244,27 @@ def test_what_makes_one_state_of_another() -> None:
     assert between(one, other, only_come=True) == changes[1:]
     one.apply(changes)
     assert not between(one, other)
+
+
+def test_much_at_once_is_read_beside_the_loop_and_taken_write_by_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of rules took a hundred milliseconds of every node's loop."""
+    names = [f"secret-{number}" for number in range(400)]
+    data = b"".join(records(at, *names[at : at + 100]) for at in range(0, 400, 100))
+    assert len(data) > module.AT_ONCE
+    where: list[bool] = []
+    apart = module.apart
+
+    def seen(taken: bytes, offset: int) -> Sequence[module.Portion]:
+        where.append(threading.current_thread() is threading.main_thread())
+        return apart(taken, offset)
+
+    monkeypatch.setattr(module, "apart", seen)
+    page = follow(Told(anew(0, 400), read(400, data), read(401, records(400, "last"))))
+    assert page.told == ["begin", *names, "complete", "last"]
+    assert where == [True, False, True]
+
+
+def test_what_cannot_be_read_in_much_ends_it_all_the_same() -> None:
+    names = [f"secret-{number}" for number in range(400)]
+    with pytest.raises(Unreadable, match="of version 9"):
+        follow(Told(anew(0, 401), read(401, records(0, *names) + records(400, "later", value=b'{"version":9}'))))

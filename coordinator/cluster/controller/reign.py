@@ -100,6 +100,8 @@ class Reign:
     now_ms: int = 0
     silent: bool = False
     """Nobody is told anything yet."""
+    renewed: set[TopicPartition] = field(default_factory=set)
+    """Units whose leader, of which nobody is sure (`Nodes.unsure`), has been elected anew: once is enough."""
     wishes: list[Wish] = field(default_factory=list)
     """Those that somebody waits for."""
 

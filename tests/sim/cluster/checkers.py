@@ -1,6 +1,6 @@
 """What must hold in a cluster after every event, as `cluster.md` numbers it."""
 
-from collections import Counter
+from collections import Counter, deque
 from itertools import chain, pairwise
 
 from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE, token
@@ -12,6 +12,9 @@ from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.watching import DELETED, TOPICS, state_path
 from tests.sim.cluster.zookeeper import Ensemble
 from tests.sim.world import World
+
+STORM, STORM_MS = 20, 1_000
+"""So many elections of one unit within that time follow from each other, and never end."""
 
 DEEP_EVERY = 250
 """Events between two looks at all records of all logs."""
@@ -39,6 +42,8 @@ class Checkers:
         self.costs = Costs(world, promises)
         self._zxid = 0
         self._states: dict[str, State] = {}
+        self._elected: dict[TopicPartition, deque[int]] = {}
+        """When the last elections of each were."""
         self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._seen: dict[int, dict[TopicPartition, tuple[object, ...]]] = {}
         """By node, what its leaders were at the last look: most looks find them as they were."""
@@ -119,6 +124,8 @@ class Checkers:
             return
         if state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch:
             self._violated("EpochsRise", f"{place}: {before} was followed by {state}")
+        if state.leader_epoch > before.leader_epoch:
+            self._calm(place)
         if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
             self._violated("EpochsRise", f"{place}: another leader in the same epoch: {before}, {state}")
         self.elections.followed(place, before, state)
@@ -126,6 +133,12 @@ class Checkers:
             if state.unclean_epoch > before.unclean_epoch:
                 self._unclean(place, topic, state)
             self._members_have_all(place, topic, state)
+
+    def _calm(self, place: TopicPartition) -> None:
+        elected = self._elected.setdefault(place, deque(maxlen=STORM))
+        elected.append(self.world.now_ms)
+        if len(elected) == STORM and elected[-1] - elected[0] < STORM_MS:
+            self._violated("Calm", f"{place}: {STORM} elections in {elected[-1] - elected[0]} ms")
 
     def _unclean(self, place: TopicPartition, topic: Topic, state: State) -> None:
         self.world.census["unclean election"] += 1
@@ -212,10 +225,11 @@ class Checkers:
         if self._is_going(place.topic):
             return  # a follower that has heard of it has no copy any more, and a leader that has not may have its word
         state: State = znode.data
+        replicas = self.topics[topic_id].partitions[place.partition].replicas
         for member in isr:
             disk = self._node(member).disk
-            if not self._counts(member, place, state):
-                continue
+            if member not in replicas or not self._counts(member, place, state):
+                continue  # Where it is written that it is to go it has none; who is left had all by then.
             kept = disk.kept(place) if place in disk.models else None
             if kept is None or kept < to:
                 self._violated("WatermarkBelowEnds", f"{place}: {to} at {node.name}, but {member} keeps {kept}")

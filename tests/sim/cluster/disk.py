@@ -7,10 +7,14 @@ from typing import NamedTuple
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records
+from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
 from tests.sim.cluster.logs import Entry, LogModel
 
 HASTY = "hasty"
 """A topic that acknowledges before it flushes (`flush.messages` above 1): what it has is flushed every now and then."""
+
+
+PLENTY = 1 << 40
 
 
 class Given(NamedTuple):
@@ -20,6 +24,10 @@ class Given(NamedTuple):
     topic_id: bytes
     at: int
     entries: tuple[Entry, ...]
+
+
+class NoRoom(LogBroken):
+    """The disk is full: nothing is wrong with what is on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class SimLog:
         return self.model.last_epoch
 
     def lead(self, epoch: int) -> None:
-        self._look()
+        self._look(ROOM_TO_LEAD)
         self.model.become_leader(epoch)
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -73,11 +81,11 @@ class SimLog:
         return Batch(offset, tuple(self.model.read(offset, max(1, max_bytes >> 14))))
 
     def append(self, epoch: int, values: Sequence[object]) -> None:
-        self._look()
+        self._look(ROOM_TO_WRITE)
         self.model.append(epoch, values)
 
     def append_as_follower(self, records: Records) -> None:
-        self._look()
+        self._look(ROOM_TO_WRITE)
         assert isinstance(records, Batch)
         if records.at != self.model.end:
             raise AssertionError(
@@ -112,9 +120,12 @@ class SimLog:
             return
         self.model.kept_end = max(self.model.kept_end, min(end, self.model.end))
 
-    def _look(self) -> None:
+    def _look(self, wanted: int = 0) -> None:
+        """wanted: so many bytes are to be written."""
         if self.place in self._disk.failing:
             raise LogBroken(f"{self.place}: the disk says EIO")
+        if why := self._disk.no_room(wanted):
+            raise NoRoom(f"{self.place}: {why}")
 
 
 @dataclass(slots=True)
@@ -124,8 +135,8 @@ class Disk:
     directory: str
     models: dict[TopicPartition, tuple[bytes, LogModel]] = field(default_factory=dict)
     failing: set[TopicPartition] = field(default_factory=set)
-    room: int = 1 << 40
-    """Bytes that it takes yet, for who asks; nothing is refused."""
+    room: int = PLENTY
+    """Bytes that it takes yet: what is written takes none of them, a fault does."""
     unclean: bool = False
     """It lost power while it had a log that acknowledges before it flushes, and the cluster does not reckon with that
     yet (Z4). It is written there, beside the directory's id."""

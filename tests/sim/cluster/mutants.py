@@ -13,9 +13,10 @@ from unittest.mock import patch
 from muster.coordinator.cluster.controller import events
 from muster.coordinator.cluster.controller.nodes import Nodes
 from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.controller.tasks import reassign, units
 from muster.coordinator.cluster.controller.tasks.moves import Moves
 from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.facts import NOBODY, Assignment
 from muster.coordinator.cluster.leader import Leader
 from muster.coordinator.cluster.replicas.copying import Fetcher
 from muster.coordinator.cluster.replicas.shelf import Shelf
@@ -115,6 +116,27 @@ def never_ends_a_step(honest: Any) -> Any:
     return lambda self, node, sequence: None
 
 
+def elects_again_and_again(honest: Any) -> Any:
+    """Who may have bounced before this reign is elected anew with every look at a unit."""
+
+    def looked(reign: Reign, unit: Any, *rest: Any) -> Any:
+        reign.renewed.clear()
+        return honest(reign, unit, *rest)
+
+    return looked
+
+
+def finishes_at_once(honest: Any) -> Any:
+    """Whoever is to go does before those that come are in sync."""
+
+    def finished(state: Any, assignment: Any, now: Any) -> Any:
+        target = tuple(each for each in assignment.replicas if each not in assignment.removing)
+        decision = reassign.restricted(state, now._replace(minimum=1), target, "reassigned")
+        return None if decision is None else reassign.Reassigned(Assignment(target), decision)
+
+    return finished
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(Nodes, "standing", ignores_directories),
@@ -128,4 +150,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "what was asked for is not taken away": instead(Reign, "remove", leaves_what_was_asked),
     "one half of a shard elected": instead(Draft, "put", elects_one_half),
     "handover never ends": instead(Moves, "applied", never_ends_a_step),
+    "elected anew again and again": instead(units, "looked", elects_again_and_again),
+    "moved before the others have it": instead(reassign, "finished", finishes_at_once),
 }

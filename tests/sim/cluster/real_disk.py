@@ -10,6 +10,7 @@ from random import Random
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records
+from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
 from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
@@ -62,7 +63,7 @@ class RealLog(SimLog):
         return self.stored.last_epoch
 
     def lead(self, epoch: int) -> None:
-        self._look()
+        self._look(ROOM_TO_LEAD)
         self.stored.lead(epoch)
         self.model.become_leader(epoch)
 
@@ -80,7 +81,7 @@ class RealLog(SimLog):
         return RealBatch(offset, tuple(self.model.read(offset, batches[-1].next_offset - offset)), data)
 
     def append(self, epoch: int, values: Sequence[object]) -> None:
-        self._look()
+        self._look(ROOM_TO_WRITE)
         for value in values:
             self.stored.log.append(batch(repr(value).encode()), T0)
             self.model.append(epoch, [value])
@@ -88,7 +89,7 @@ class RealLog(SimLog):
         self._is_like_its_model()
 
     def append_as_follower(self, records: Records) -> None:
-        self._look()
+        self._look(ROOM_TO_WRITE)
         assert isinstance(records, RealBatch)
         self.stored.append_as_follower(records.data)
         self.model.append_as_follower(records.at, records.entries)

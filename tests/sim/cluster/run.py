@@ -8,9 +8,10 @@ from itertools import chain
 from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
-from tests.sim.cluster.disk import HASTY, Disk
+from tests.sim.cluster.disk import HASTY, PLENTY, Disk
 from tests.sim.cluster.elector import Elector
 from tests.sim.cluster.groups.checkers import Stale
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
@@ -18,6 +19,7 @@ from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.process.rounds import LAG_MS
 from tests.sim.cluster.real_disk import RealDisk
+from tests.sim.cluster.reassigner import Reassigner
 from tests.sim.cluster.watching import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
 from tests.sim.world import START_MS, Violated, World
@@ -38,7 +40,8 @@ class Weather:
     nodes: int = 3
     kinds: tuple[str, ...] = (
         "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
-        "slow", "lossy", "broken log", "delete topic", "settings", "all power", "drain", "elect", "elect",
+        "slow", "lossy", "broken log", "full", "delete topic", "settings", "all power", "drain", "elect", "elect",
+        "reassign", "reassign",
     )  # fmt: skip
     unclean: bool = False
     asked: bool = False
@@ -92,6 +95,7 @@ class Run:
         self.network.add(Host("operator", lambda asker, request, reply: None, lambda: True))
         self.operator = Client(self.ensemble, self.network, "operator", lambda what: None, lambda do: do())
         self.elector = Elector(self.world, self.ensemble, self.nodes, self.operator)
+        self.reassigner = Reassigner(self.world, self.ensemble, self.nodes, self.operator)
 
     def go(self) -> None:
         self.operator.start()
@@ -116,6 +120,7 @@ class Run:
         self._hear_of_the_last_move()
         self._is_well()
         self.elector.end()
+        self.reassigner.end()
         self.checkers.elections.end(self.ensemble.committed, self.nodes)
         self._groups_are_well()
         self.checkers.end()
@@ -280,6 +285,16 @@ class Run:
         if node.alive and self.world.chance(0.5):
             self.down(node, back_ms=100)
 
+    def fill_disk(self) -> None:
+        """One takes nothing more for a while, or no more than it takes to lead; what is on it can be read."""
+        node = self.any_node()
+        if node is None or self.new_disks or node.disk.room < PLENTY:
+            return
+        self.world.census["disk full"] += 1
+        node.disk.room = self.world.rng.choice((0, ROOM_TO_LEAD))
+        self.world.trace(f"{node.name}: the disk has room for {node.disk.room} bytes")
+        self.world.after(self.world.between(500, 6_000), lambda: setattr(node.disk, "room", PLENTY))
+
     def delete_topic(self) -> None:
         if f"{TOPICS}/orders" not in self.ensemble.committed.nodes:
             return
@@ -341,7 +356,7 @@ class Run:
             self.ensemble.come_back()
         for node in self.nodes:
             self._undrain(node)
-            node.disk.failing = set()
+            node.disk.failing, node.disk.room = set(), PLENTY
             if not node.alive:
                 node.start()
 
@@ -406,11 +421,13 @@ FAULTS: dict[str, Callable[[Run], None]] = {
     "slow": Run.slow,
     "lossy": Run.lossy,
     "broken log": Run.break_log,
+    "full": Run.fill_disk,
     "delete topic": Run.delete_topic,
     "settings": Run.change_settings,
     "all power": Run.all_power,
     "drain": Run.drain,
     "elect": Run.elect,
+    "reassign": lambda run: run.reassigner.ask(),
 }
 
 

@@ -45,7 +45,7 @@ def test_a_cluster_over_the_storage_engine_in_bad_weather() -> None:
 
 def test_operators_ask_for_elections_that_may_come_too_late() -> None:
     result = run_seed(
-        2, Weather(lasts_ms=15_000, fault_every_ms=300, kinds=("elect", "elect", "elect", "slow", "bounce"))
+        3, Weather(lasts_ms=15_000, fault_every_ms=300, kinds=("elect", "elect", "elect", "slow", "bounce"))
     )
     assert not result.violation
     assert result.census["elections answered NONE"] > 0
@@ -54,11 +54,20 @@ def test_operators_ask_for_elections_that_may_come_too_late() -> None:
 
 
 def test_what_is_lost_with_the_power_is_reckoned_with_and_counted() -> None:
-    result = run_seed(2, Weather(lasts_ms=15_000, fault_every_ms=700, kinds=("power", "all power", "kill"), hasty=True))
+    result = run_seed(6, Weather(lasts_ms=15_000, fault_every_ms=700, kinds=("power", "all power", "kill"), hasty=True))
     assert not result.violation
     assert result.census["losses of power reckoned with"] > 0
     assert result.census["unclean election"] > 0
     assert result.census["acknowledged records given up"] > 0
+
+
+def test_partitions_are_moved_while_nodes_die_and_disks_fill_up() -> None:
+    kinds = ("reassign", "reassign", "full", "kill", "freeze")
+    result = run_seed(3, Weather(lasts_ms=15_000, fault_every_ms=500, kinds=kinds, nodes=4))
+    assert not result.violation
+    assert result.census["reassignments answered NONE"] > 3
+    assert result.census["disk full"] > 0
+    assert result.census["acked"] > 300
 
 
 def test_a_run_is_the_same_twice() -> None:

@@ -36,6 +36,8 @@ WORLD: dict[str, tuple[int, Weather]] = {
     "what was asked for is not taken away": (4, weather("elect", "kill")),
     "one half of a shard elected": (0, weather("elect", "kill")),
     "handover never ends": (1, weather("elect", "bounce")),
+    "elected anew again and again": (0, weather("reassign", "reassign", "kill", "away")),
+    "moved before the others have it": (20, weather("reassign", "reassign", "disk", "kill", "power")),
     "answers before they are committed": (3, weather("freeze", "cut", "power", "all power", groups=2)),
 }
 """The seed to begin with and its weather. Which checker is the first to see it is a matter of the draws."""

@@ -18,13 +18,21 @@ DRAINED = "/muster/cluster/drained"
 ASKED = {
     Marker.PREFERRED: "/admin/preferred_replica_election",
     Marker.UNCLEAN: "/muster/cluster/unclean_election",
+    Marker.REASSIGN: "/admin/reassign_partitions",
 }
-"""What operators leave there: the units that they want led otherwise."""
+"""What operators leave there: the units that they want led otherwise, or kept by others."""
 RETRY_MS = 100
 
 
 def state_path(place: TopicPartition) -> str:
     return f"{TOPICS}/{place.topic}/partitions/{place.partition}/state"
+
+
+def what_is_asked(marker: Marker, data: Any) -> events.Event:
+    if marker is Marker.REASSIGN:
+        return events.Reassign(None, data)
+    election = events.Election.UNCLEAN if marker is Marker.UNCLEAN else events.Election.PREFERRED
+    return events.ElectLeaders(None, data, election)
 
 
 class Watching:
@@ -63,8 +71,7 @@ class Watching:
             self._taken.pop(marker, None)
         elif self._taken.get(marker) != found:
             self._taken[marker] = found
-            election = events.Election.UNCLEAN if marker is Marker.UNCLEAN else events.Election.PREFERRED
-            self._seat.step(events.ElectLeaders(None, found.data, election))
+            self._seat.step(what_is_asked(marker, found.data))
 
     def remove(self, wanted: effects.Remove) -> None:
         """It was taken in. Asked again until ZooKeeper has answered."""

@@ -295,6 +295,20 @@ def test_it_goes_on_under_another_controller_a8(story: Reigning) -> None:
     assert after.led("t-0")[0] == 4
 
 
+def test_a_shard_s_goes_on_under_a_controller_that_has_seen_no_node_before_a8() -> None:
+    """Found by the simulated cluster's seed 1000001: who leads is elected anew once, for it may be another life. While
+    its shard was being moved it was elected with each look at it, a hundred times a second, and no other could join."""
+    pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
+    story = Reigning().begin(*pair, on=nodes(1, 2, 3))
+    story.say(ev.Reassign(900, {place(f"{OFFSETS}-0"): (3, 2)}))
+    after = Reigning()
+    after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
+    after.begin(on=story.nodes)
+    assert after.led(f"{OFFSETS}-0")[:2] == (1, 1)
+    after.ask(1, f"{OFFSETS}-0", (1, 2, 3))
+    assert after.led(f"{OFFSETS}-0") == (3, 2, (3, 2), ())
+
+
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9)], ids=["nobody", "twice", "not there"])
 def test_replicas_that_cannot_be_a8(story: Reigning, target: tuple[int, ...]) -> None:
     story.say(ev.Reassign(900, {place("t-0"): target}))

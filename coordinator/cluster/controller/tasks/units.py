@@ -116,7 +116,7 @@ def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing,
     does so with a new epoch, in which it leads only when it has heard what is set.
     """
     book = reign.book
-    anew = state.leader in book.nodes.unsure
+    anew = state.leader in book.nodes.unsure and unit not in reign.renewed
     cause = reason.cause or f"node {state.leader} is gone"
     if book.is_new_to(state.leader) and unit.topic not in book.lowest:
         standing = standing._replace(lowest=standing.minimum)
@@ -133,6 +133,8 @@ def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decis
     draft.elect(unit, state.leader, decision, reason.since_ms, reign.now_ms)
     draft.back.append(lambda: reign.work.add(unit, reason))
     draft.after.append(lambda: reign.work.mend.discard(unit))
+    if decision.state.leader in reign.book.nodes.unsure and decision.clean is not None:
+        draft.after.append(lambda: reign.renewed.add(unit))
 
 
 def make(reign: Reign, draft: Draft, unit: TopicPartition, assignment: Assignment, reason: Reason) -> bool:

@@ -9,7 +9,7 @@ from muster.coordinator.cluster.replicas.replicas import Replicas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.shards.group_log import unit
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
-from tests.sim.cluster.disk import Disk, SimLog
+from tests.sim.cluster.disk import Disk, NoRoom, SimLog
 
 PORTION = 7
 
@@ -43,12 +43,21 @@ class SimGroupLog:
         try:
             for half in reversed(halves(place)):  # the ledger first
                 if records := ledger if half.topic == LEDGER else groups:
-                    self._log(half).append(leader.epoch, [(key, value) for key, value, _ in records])
+                    self._append(half, leader.epoch, records)
         except LogBroken as error:
             self._broken(place, str(error))
             raise LogFailed(str(error)) from error
         finally:
             self._written(halves(place))
+
+    def _append(self, half: TopicPartition, epoch: int, records: Sequence[Entry]) -> None:
+        """Explanations that find no room are lost; where groups find none, another copy is to lead."""
+        try:
+            self._log(half).append(epoch, [(key, value) for key, value, _ in records])
+        except NoRoom as error:
+            if half.topic != LEDGER:
+                elsewhere = self._replicas().unwritable(half, str(error))
+                raise LogFailed(str(error), no_room=not elsewhere) from error
 
     def mark(self, shards: Sequence[int]) -> None:
         """A flush of these begins."""

@@ -10,7 +10,7 @@ from muster.coordinator.cluster.replicas.messages import FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.cluster.replicas.serving import Led
 from muster.coordinator.errors import ErrorCode
-from tests.sim.cluster.disk import SimLog
+from tests.sim.cluster.disk import NoRoom, SimLog
 from tests.sim.cluster.groups.coordinator import EpochsAsked, GroupAsk
 from tests.sim.cluster.process.messages import Ask, Consume, Consumed, Poll, Probing, Produce, Produced
 
@@ -89,6 +89,12 @@ class Door:
         assert isinstance(log, SimLog)
         try:
             log.append(led.leader.epoch, request.values)
+        except NoRoom as error:
+            # As `replication.requests`: another copy leads instead, where there is one.
+            elsewhere = self._node.replicas.unwritable(request.place, str(error))
+            reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._node.settle()
+            return
         except LogBroken as error:
             self._node.replicas.broke(request.place, str(error))
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))

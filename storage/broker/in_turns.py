@@ -44,3 +44,20 @@ async def in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> lis
         if number % TURN == 0:
             await asyncio.sleep(0)
     return results
+
+
+class Rows:
+    """Of one long answer: after every few hundred rows others have their turn."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def of(self, rows: Iterable[Item]) -> list[Item]:
+        """All of them, in order; they are made as they are taken."""
+        found = []
+        for row in rows:
+            found.append(row)
+            self.made += 1
+            if self.made % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found

@@ -3,13 +3,12 @@
 All of it as the node knows it, which may be behind by as much as a poll takes: so is a broker of Kafka.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muster.coordinator.edge.cluster import KAFKA, NOBODY, Cluster, NodeAt, shown, shown_topic
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.clustered.making import Making
-from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.coordinator.kafka.log.errors import LeaderNotAvailable
 from muster.coordinator.kafka.log.metadata import DescribedPartition, Endpoint, MetadataHandlers
@@ -73,13 +72,11 @@ class ClusterMetadata(MetadataHandlers):
         check_name(name, {})  # Clients ask again and again for a topic that might come to be.
         raise UnknownTopicOrPartition(f"Topic '{name}' does not exist.")
 
-    def _described(self, topic: "TopicView", here: "Seen") -> Any:
-        return struct("MetadataResponse.topics")(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=topic.internal,
-            partitions=[self._partition(number, view, here) for number, view in sorted(topic.partitions.items())],
-        )
+    def _id_of(self, topic: "TopicView") -> bytes:
+        return topic.topic_id
+
+    def _partitions(self, topic: "TopicView", here: "Seen") -> "Iterator[DescribedPartition]":
+        return (self._partition(number, view, here) for number, view in sorted(topic.partitions.items()))
 
     def _partition(self, number: int, view: "PartitionView", here: "Seen") -> DescribedPartition:
         offline = self._cluster.offline(view)

@@ -3,21 +3,21 @@
 What a node of a cluster answers is in `kafka/clustered`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from muster.coordinator.edge.cluster import NodeAt
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
 from muster.coordinator.kafka.log.errors import UnknownTopicId
-from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.in_turns import AT_ONCE, TURN, Rows
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from muster.storage.topics.catalog import check_name, format_id
-from muster.storage.types import Topic
 
 NO_ID = bytes(16)
 LEADER_NOT_AVAILABLE = 5
@@ -56,27 +56,34 @@ class MetadataHandlers:
 
     async def metadata(self, request: Any, call: KafkaCall) -> Any:
         """The topics asked for, or all."""
-        here = self._here(call.api_version)
+        here, rows = self._here(call.api_version), Rows()
         asked = request.topics
         if asked is None or (call.api_version == 0 and not asked):
-            topics = [self._described(topic, here) for topic in self._topics().values()]
+            topics = [await self._described(topic, here, rows) for topic in list(self._topics().values())]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
             by_id = any(each.name is None for each in asked)
             ids = self._ids() if by_id else {}
             once = {(each.name, each.topic_id): each for each in asked}.values()
             refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
-            topics = await in_turns(lambda each: self._asked(each, refused, here, call.api_version, ids), once)
+            topics = []
+            for number, each in enumerate(once, 1):
+                topics.append(await self._asked(each, refused, here, call.api_version, ids, rows))
+                if number % TURN == 0:
+                    await asyncio.sleep(0)
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ON_TOPIC
-        return struct("MetadataResponse")(
+        answer = struct("MetadataResponse")(
             brokers=self.nodes(),
             cluster_id=self._broker.cluster_id,
             controller_id=self.controller(),
             topics=topics,
             cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
         )
+        if rows.made <= AT_ONCE:
+            return answer
+        return await asyncio.to_thread(lambda: Written(encode("MetadataResponse", call.api_version, answer)))
 
     def _here(self, version: int) -> Any:
         """What is looked up once for an answer."""
@@ -109,13 +116,14 @@ class MetadataHandlers:
             topic.name: result for topic, result in zip(missing, made, strict=True) if isinstance(result, StorageError)
         }
 
-    def _asked(
+    async def _asked(
         self,
         asked: Any,
         refused: Mapping[str, StorageError],
         here: Any,
         version: int,
         ids: Mapping[bytes, Any],
+        rows: Rows,
     ) -> Any:
         name = asked.name
         try:
@@ -126,7 +134,7 @@ class MetadataHandlers:
         except StorageError as error:
             made = struct("MetadataResponse.topics")
             return made(error_code=error.code, name=name, topic_id=asked.topic_id)
-        return self._described(topic, here)
+        return await self._described(topic, here, rows)
 
     def _by_id(self, topic_id: bytes, ids: Mapping[bytes, Any]) -> Any:
         topic = ids.get(topic_id)
@@ -143,15 +151,18 @@ class MetadataHandlers:
             check_name(name, {})  # Clients ask again and again for a topic that might come to be.
             raise
 
-    def _described(self, topic: Any, here: Any) -> Any:
+    async def _described(self, topic: Any, here: Any, rows: Rows) -> Any:
+        partitions = await rows.of(self._partitions(topic, here))
         return struct("MetadataResponse.topics")(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.internal,
-            partitions=list(self._partitions(topic, here.node_id)),
+            name=topic.name, topic_id=self._id_of(topic), is_internal=topic.internal, partitions=partitions
         )
 
-    def _partitions(self, topic: Topic, node_id: int) -> "Iterator[DescribedPartition]":
+    def _id_of(self, topic: Any) -> bytes:
+        found: bytes = topic.id
+        return found
+
+    def _partitions(self, topic: Any, endpoint: Any) -> "Iterator[DescribedPartition]":
+        node_id = endpoint.node_id
         here = (node_id,)
         for number in range(topic.partitions):
             try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.storage.broker.in_turns import TURN
+from muster.storage.broker.in_turns import AT_ONCE, TURN
 from muster.storage.topics.catalog import format_id
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
@@ -409,5 +409,19 @@ def test_who_waits_for_records_of_topics_that_go_is_told_though_nobody_waits_for
         assert deleting.cancelled()
         await door.requests.topics.close()
         assert not set(many) & set(door.broker.topics()), "what was begun goes on"
+
+    play(story)
+
+
+@pytest.mark.parametrize("version", [1, 9, 12])
+def test_very_many_partitions_are_told_of_in_slices(version: int) -> None:
+    count = 2 * AT_ONCE
+
+    async def story(door: Door) -> None:
+        door.broker.create_topic("large", count)
+        asking = asyncio.ensure_future(door.ask("Metadata", version, topics=None))
+        assert await turns_of_others(asking) >= 2
+        [large] = [topic for topic in asking.result().topics if topic.name == "large"]
+        assert [part.partition_index for part in large.partitions] == list(range(count))
 
     play(story)

@@ -1,17 +1,19 @@
 """Quotas at Kafka's door: what is charged, what the answer says, how a connection is held, and who is silent in it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.connections.listener import KafkaListener
-from muster.coordinator.kafka.dispatch import Aside
+from muster.coordinator.kafka.dispatch import Aside, Written
 from muster.coordinator.kafka.quotas import charges
 from muster.coordinator.kafka.quotas.charges import Charges, place_of, with_time
+from muster.coordinator.kafka.quotas.limiting import Limiting
 from muster.coordinator.security.quotas.quotas import Quotas
 from tests.support.kafka.asked import KEYS, Asked
 from tests.support.kafka.client import KafkaClient
@@ -380,3 +382,31 @@ def test_what_is_counted_later_counts_for_forms_that_were_asked_before() -> None
             assert node.dispatch.form(KEYS["Heartbeat"], 4) is form
 
     run(story())
+
+
+def test_topics_that_a_long_answer_has_made_are_their_asker_s() -> None:
+    """It comes as bytes: it was written beside the loop."""
+    there, given = {"old": 1}, list[tuple[str, list[str]]]()
+
+    class Owners:
+        kept = True
+
+        def room(self, user: str) -> None: ...
+
+        def why(self, user: str) -> str:
+            return ""
+
+        async def made(self, user: str, names: Iterable[str]) -> None:
+            given.append((user, list(names)))
+
+    async def handler(request: Any, call: Any) -> Written:
+        there["new"] = 1_000
+        return Written([b"long"])
+
+    limiting = Limiting(Quotas(1, 1), lambda: there, 1, cast(Any, None), owners=Owners())
+    asking, _ = limiting.limited("Metadata", handler, None)
+    assert asking is not None
+    rows = [struct("MetadataRequest.topics")(name=name) for name in ("new", "old", "refused")]
+    call = SimpleNamespace(identity=SimpleNamespace(principal=SimpleNamespace(name="alice")))
+    answer = asyncio.run(asking(struct("MetadataRequest")(topics=rows), cast(Any, call)))
+    assert (answer.body, given) == ([b"long"], [("alice", ["new"])])

@@ -8,11 +8,13 @@ import pytest
 
 from muster.coordinator.kafka.clustered.making import MOST_UNDER_WAY, Making
 from muster.coordinator.kafka.dispatch import HangUp
+from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidTopic, RequestTimedOut, StorageError, TopicAlreadyExists
 from tests.support.cluster_image import ALL, ME, OTHERS, ThreeNodes, led, node, topic_id
 from tests.support.kafka.door import Door, made, play
 from tests.support.kafka.memory_node import until
+from tests.support.turns import turns_of_others
 
 
 async def metadata(door: Door, version: int, *names: str, **more: Any) -> Any:
@@ -247,3 +249,21 @@ def test_who_looks_for_controllers_hears_that_these_are_brokers(kind: int, code:
         assert answer.error_message
 
     play(story)
+
+
+@pytest.mark.parametrize("names", [(), ("large",)])
+def test_very_many_partitions_are_told_of_in_slices(names: Sequence[str]) -> None:
+    """10,000 of them took 22 ms of the node's loop."""
+    cluster = ThreeNodes()
+    cluster.topics(t={0: led(ME)}, large={number: led(ALL[number % 3]) for number in range(5 * AT_ONCE)})
+
+    async def story(door: Door) -> None:
+        asked = metadata(door, 12, *names) if names else door.ask("Metadata", 12, topics=None)
+        asking = asyncio.ensure_future(asked)
+        assert await turns_of_others(asking) >= 5
+        [large] = [topic for topic in asking.result().topics if topic.name == "large"]
+        assert [(part.partition_index, part.leader_id) for part in large.partitions] == [
+            (number, ALL[number % 3]) for number in range(5 * AT_ONCE)
+        ]
+
+    play(story, cluster=cluster.view)

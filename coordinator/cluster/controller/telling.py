@@ -16,7 +16,8 @@ MOST_CHANGES = 10_000
 """N1: who is further behind gets all there is. Of what changes again only the last time counts."""
 
 MOST_DELETED = 1_000
-"""Deleted topics that are told of, so that a node that was away removes its copies; the eldest is forgotten first."""
+"""Deleted topics that are told of, so that a node that was away removes its copies; the eldest is forgotten first, and
+none that a live node has not heard of: they may be more while one node is behind, as many as there were topics."""
 
 
 @dataclass(slots=True)
@@ -56,6 +57,8 @@ class Teller:
     """When each last changed, in that order."""
     floor: int = 0
     """Who knows less than this sequence gets all there is."""
+    heard: int = -1
+    """What all live nodes have applied (N3): a sequence of this reign, or -1."""
     staged_nodes: dict[int, NodeView] = field(default_factory=dict)
     staged_topics: dict[str, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)
     staged_deleted: dict[bytes, str] = field(default_factory=dict)
@@ -124,6 +127,7 @@ class Teller:
         self.known = Known(self.known.epoch, sequence)
         self._made.clear()
         self._forget_old()
+        self._forget_deleted()
 
     def _publish_deleted(self, topic_id: bytes, name: str, sequence: int) -> None:
         told = self.topics.get(name)
@@ -131,8 +135,6 @@ class Teller:
             del self.topics[name]
         self.deleted[topic_id] = name
         self._mark(topic_id, sequence)
-        while len(self.deleted) > MOST_DELETED:
-            del self.deleted[next(iter(self.deleted))]
 
     def _mark(self, key: Key, sequence: int) -> None:
         self.changed.pop(key, None)
@@ -142,6 +144,15 @@ class Teller:
         while len(self.changed) > MOST_CHANGES:
             key = next(iter(self.changed))
             self.floor = max(self.floor, self.changed.pop(key))
+
+    def _forget_deleted(self) -> None:
+        """Who is away and knows the topic gets all there is when it is back, and the topic is not in that."""
+        while len(self.deleted) > MOST_DELETED:
+            eldest = next(iter(self.deleted))
+            if self.changed.get(eldest, self.floor) > self.heard:
+                return
+            self.floor = max(self.floor, self.changed.pop(eldest, 0))
+            del self.deleted[eldest]
 
     def answer(self, known: Known) -> ClusterState:
         """What is new since then; all there is to one who knows another epoch, or too little."""

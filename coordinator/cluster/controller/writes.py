@@ -62,6 +62,8 @@ class Draft:
     """Of the other halves of shards, as they will be."""
     elections: dict[TopicPartition, Elected] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
+    assigned: set[TopicPartition] = field(default_factory=set)
+    """Partitions that get another assignment."""
     operations: list[Operation] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     back: list[Callable[[], None]] = field(default_factory=list)
@@ -109,6 +111,7 @@ class Draft:
             self.bytes += bytes_of_topic(topic)
         # Who comes and goes is more than who was there.
         self.bytes += 24 + 12 * (len(assignment.replicas) + len(assignment.adding) + len(assignment.removing))
+        self.assigned.add(TopicPartition(topic.name, number))
         topic = self.topics.get(topic.name, topic)
         partitions = (*topic.partitions[:number], assignment, *topic.partitions[number + 1 :])
         self.topics[topic.name] = Topic(topic.name, topic.topic_id, partitions, topic.configs, topic.version)

@@ -4,6 +4,7 @@ import pytest
 
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
+from muster.coordinator.cluster.controller import telling
 from muster.coordinator.cluster.controller.settings import Settings
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, Assignment, Topic
 from muster.coordinator.cluster.image import Image, TopicView
@@ -355,3 +356,48 @@ def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) ->
     assert [each.replicas for each in story.topics["t"].partitions] == [(4, 2, 1, 3), (2, 3, 1), (5, 4)]
     assert story.led("t-2") == (5, 0, (5, 4), ())
     assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}
+
+
+def test_a_new_one_that_comes_when_the_one_that_runs_is_about_to_end_is_not_lost_a8(story: Reigning) -> None:
+    """Both were decided in one write: the end of the first took the place of the second, which was told as begun."""
+    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.hold = True
+    story.ask(1, "t-0", (1, 2, 3, 4))
+    story.say(ev.Reassign(901, {place("t-0"): (5, 2)}))
+    story.hold = False
+    story.release()
+    assert story.answers[901].results == {place("t-0"): ErrorCode.NONE}
+    assert assignment(story).adding == (5,)
+    story.ask(1, "t-0", (1, 2, 3, 4, 5))
+    assert assignment(story) == Assignment((5, 2))
+
+
+def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The eldest were forgotten before anybody had asked: they stayed in every image, and their records on disk."""
+    monkeypatch.setattr(telling, "MOST_DELETED", 2)
+    names = [f"t{number}" for number in range(5)]
+    story = Reigning().begin(*(topic(name, (1, 2)) for name in (*names, "u", "v")), on=nodes(1, 2, 3))
+    images = {each: Image() for each in (1, 2, 3)}
+    for each, image in images.items():
+        assert image.apply(story.told(story.poll(each))) is not None
+    story.say(ev.DeleteTopics(tuple(names)))
+    for each in (1, 2):
+        changes = images[each].apply(story.told(story.poll(each, images[each].known)))
+        assert changes is not None
+        assert set(changes.deleted.values()) == set(names)
+        story.poll(each, images[each].known)
+    deleted = story.controller.reign.book.teller.deleted
+    assert len(deleted) == 5, "node 3 has not heard of them"
+    changes = images[3].apply(story.told(story.poll(3, images[3].known)))
+    assert changes is not None
+    assert set(changes.deleted.values()) == set(names)
+    story.poll(3, images[3].known)
+    story.say(ev.DeleteTopics(("u",)))
+    assert list(deleted.values()) == ["t4", "u"]
+    # Who was away meanwhile is told all there is, and what is not in it is not there.
+    late = Image()
+    late.apply(story.told(story.poll(2)))
+    assert set(late.topics) == {"v"}
+    for image in (images[1], images[2]):
+        image.apply(story.told(story.poll(1, image.known)))
+        assert set(image.topics) == {"v"}

@@ -43,7 +43,9 @@ class Polls:
             self.reign.answer(event.request, teller.answer(event.known))
             if event.known.epoch != teller.known.epoch:
                 return None
-        self.reign.book.applied[event.node] = event.known.sequence
+        book = self.reign.book
+        book.applied[event.node] = event.known.sequence
+        teller.heard = min(book.applied.get(each, NO_EPOCH) for each in book.nodes.live)
         return event.known.sequence
 
     def may_hear(self, node_id: int, node_epoch: int) -> bool:

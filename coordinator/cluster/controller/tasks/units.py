@@ -70,7 +70,7 @@ class Pass:
             self.blocked = True
             return False
         self.looks += 1
-        if unit in self.draft.states:
+        if unit in self.draft.states or unit in self.draft.assigned:
             # Something else of it is in this write: with the next one.
             self.blocked = True
             return True

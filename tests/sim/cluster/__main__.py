@@ -7,7 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from tests.sim.cluster.run import Result, Weather, run_seed
+from tests.sim.cluster.run import Result, run_seed
+from tests.sim.cluster.weather import Weather
 
 
 def arguments() -> argparse.Namespace:

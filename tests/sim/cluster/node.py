@@ -227,7 +227,6 @@ class SimNode:
         if leader is None or leader.over:
             return False
         session_ms = self.ensemble.timeout_ms
-        promise = self.replicas.promises.get(unit)
-        if promise is not None and self.now() < promise.answers_from(session_ms):
+        if self.now() < self.replicas.promise(unit).answers_from(session_ms):
             return False
         return self.now() < leader.lease_until(lease_of(session_ms))

@@ -21,6 +21,7 @@ from tests.sim.cluster.process.rounds import LAG_MS
 from tests.sim.cluster.real_disk import RealDisk
 from tests.sim.cluster.reassigner import Reassigner
 from tests.sim.cluster.watching import DELETED, DRAINED, RETRY_MS, TOPICS
+from tests.sim.cluster.weather import Weather
 from tests.sim.cluster.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
 from tests.sim.world import START_MS, Violated, World
 
@@ -29,29 +30,6 @@ QUIET_MS = SESSION_MS + 12_000
 """When faults end, everything has to be well within this."""
 HEARD_MS = 1_000
 """By then all have heard of what was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weather:
-    """How often what happens, in milliseconds between two of a kind; 0: never."""
-
-    fault_every_ms: int = 1_500
-    lasts_ms: int = 40_000
-    nodes: int = 3
-    kinds: tuple[str, ...] = (
-        "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
-        "slow", "lossy", "broken log", "full", "delete topic", "settings", "all power", "drain", "elect", "elect",
-        "reassign", "reassign",
-    )  # fmt: skip
-    unclean: bool = False
-    asked: bool = False
-    """Unclean elections are asked for by operators, and not set."""
-    hasty: bool = False
-    """There is a topic that acknowledges before it flushes."""
-    groups: int = 0
-    """So many, with members; 0: records are written to the shards' logs as to any."""
-    real: bool = False
-    """The storage engine on files in memory, instead of a model of logs."""
 
 
 @dataclass(slots=True)
@@ -90,6 +68,8 @@ class Run:
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
         self.topics = 0
+        self.thawed_ms = START_MS
+        """When the last that stands still goes on."""
         self.new_disks: dict[int, str] = {}
         """Nodes whose new disk is not known to hold everything again."""
         self.network.add(Host("operator", lambda asker, request, reply: None, lambda: True))
@@ -113,10 +93,11 @@ class Run:
         self.world.after(2_000 + self.world.between(0, self.weather.fault_every_ms), self._weather)
         self.world.run(START_MS + self.weather.lasts_ms, self.checkers.look)
         self._heal()
-        self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS, self.checkers.look)
+        quiet_ms = max(START_MS + self.weather.lasts_ms, self.thawed_ms) + QUIET_MS
+        self.world.run(quiet_ms, self.checkers.look)
         for each in (*self.producers, *self.readers, *chain(*self.book.members.values())):
             each.stopped = True
-        self.world.run(START_MS + self.weather.lasts_ms + QUIET_MS + 4_000, self.checkers.look)
+        self.world.run(quiet_ms + 4_000, self.checkers.look)
         self._hear_of_the_last_move()
         self._is_well()
         self.elector.end()
@@ -176,7 +157,9 @@ class Run:
         return self.world.rng.choice(able) if able else None
 
     def kill(self, *, power: bool = False, back_ms: int | None = None) -> None:
+        """Power that takes records with it is a lost disk as well: not a second one at once."""
         node = self.any_node()
+        power = power and not (self.weather.hasty and self._disks_not_whole())
         if node is not None:
             self.down(node, power=power, back_ms=back_ms)
 
@@ -194,7 +177,9 @@ class Run:
         node = self.any_node()
         if node is not None:
             self.world.census["freeze"] += 1
-            node.freeze(self.world.between(SESSION_MS // 10, 3 * SESSION_MS))
+            for_ms = self.world.between(SESSION_MS // 10, 3 * SESSION_MS)
+            self.thawed_ms = max(self.thawed_ms, self.world.now_ms + for_ms)
+            node.freeze(for_ms)
 
     def cut(self, *, both: bool) -> None:
         names = self.world.rng.sample([node.name for node in self.nodes], 2)
@@ -232,8 +217,12 @@ class Run:
 
     def _has_the_only_copy(self, node_id: int) -> bool:
         """A topic that was made while its other replicas were away has one that counts: nobody can stand in for it."""
-        states = (each.data for path, each in self.ensemble.committed.nodes.items() if path.endswith("/state"))
-        return any({*state.isr, *state.elr} == {node_id} for state in states)
+        znodes = self.ensemble.committed.nodes
+        states = (each.data for path, each in znodes.items() if path.endswith("/state"))
+        # Where one in sync is enough it may have the only copy before anybody has written so.
+        orders = znodes.get(f"{TOPICS}/orders")
+        one_is_enough = orders is not None and orders.data.configs.get("min.insync.replicas") == "1"
+        return one_is_enough or any({*state.isr, *state.elr} == {node_id} for state in states)
 
     def _disks_not_whole(self) -> bool:
         for path, znode in self.ensemble.committed.nodes.items():

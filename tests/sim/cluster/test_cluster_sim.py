@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from tests.sim.cluster.__main__ import weather_of
-from tests.sim.cluster.run import Weather, run_seed
+from tests.sim.cluster.run import run_seed
+from tests.sim.cluster.weather import Weather
 
 
 def test_a_cluster_in_fine_weather_loses_nothing_and_elects_once() -> None:

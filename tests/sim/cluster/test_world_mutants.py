@@ -7,9 +7,10 @@ import pytest
 
 from tests.sim.cluster.abstract import mutants as of_one_unit
 from tests.sim.cluster.mutants import MUTANTS
-from tests.sim.cluster.run import Weather, run_seed
+from tests.sim.cluster.run import run_seed
 from tests.sim.cluster.test_unit_schedules import CAUGHT
 from tests.sim.cluster.test_unit_stories import STORIES
+from tests.sim.cluster.weather import Weather
 from tests.unit.cluster.test_replicas import (
     test_a_copy_that_the_cluster_does_not_know_is_kept_and_named as kept_as_stray,
 )

@@ -1,0 +1,26 @@
+"""What happens to a simulated cluster, and how often."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How often what happens, in milliseconds between two of a kind; 0: never."""
+
+    fault_every_ms: int = 1_500
+    lasts_ms: int = 40_000
+    nodes: int = 3
+    kinds: tuple[str, ...] = (
+        "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
+        "slow", "lossy", "broken log", "full", "delete topic", "settings", "all power", "drain", "elect", "elect",
+        "reassign", "reassign",
+    )  # fmt: skip
+    unclean: bool = False
+    asked: bool = False
+    """Unclean elections are asked for by operators, and not set."""
+    hasty: bool = False
+    """There is a topic that acknowledges before it flushes."""
+    groups: int = 0
+    """So many, with members; 0: records are written to the shards' logs as to any."""
+    real: bool = False
+    """The storage engine on files in memory, instead of a model of logs."""

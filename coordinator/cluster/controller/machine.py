@@ -310,6 +310,7 @@ class Controller:
         self.flight, self.fence = None, False
         self.cluster_version += 1
         done(self.reign, draft)
+        self.shutdowns.written(draft.states)
 
     def _undo(self, draft: Draft) -> None:
         """It is not, or nobody knows: what was decided is decided again."""

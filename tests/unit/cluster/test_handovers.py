@@ -119,8 +119,9 @@ def test_a_drained_node_follows_and_leads_when_nobody_else_can_a7(story: Reignin
     assert leaders(story) == [1, 1, 1]
     story.see(n3=node(3, 203))
     story.ask(1, "t-0", (1, 3))
-    story.say(ev.DrainedSeen(frozenset({1})))
-    assert story.led("t-0")[0] == 3
+    assert story.led("t-0")[0] == 3, "as soon as another can"
+    assert story.state("t-0").cause == "drained"
+    assert leaders(story)[1:] == [1, 1]
     story.say(ev.DrainedSeen(frozenset()))
     story.see(gone=(3,))
     assert leaders(story) == [1, 1, 1]
@@ -253,6 +254,22 @@ def test_shards_move_too_a6() -> None:
     hear(story, 2)
     assert leaders(story, OFFSETS).count(2) == 30
     assert story.told(story.poll(2)).sequence == Known(*story.version.known).sequence
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_was_on_its_way_to_a_node_that_goes_goes_on_to_another_a7(story: Reigning, stops: bool) -> None:
+    story.hold = True
+    story.say(ev.DrainedSeen(frozenset({1})))
+    assert len(story.held) == 1, "t-0 is on its way to node 2"
+    request = story.request()
+    story.say(ev.ShutdownAsked(request, 2, 102) if stops else ev.DrainedSeen(frozenset({1, 2})))
+    story.hold = False
+    story.release()
+    hear(story, 1, 2, 3)
+    hear(story, 1, 2, 3)
+    assert leaders(story) == [3, 3, 3]
+    if stops:
+        assert story.answers[request] == ef.ShutdownAnswered(ErrorCode.NONE)
 
 
 def test_who_is_drained_leads_nothing_under_the_next_controller_a7(story: Reigning) -> None:

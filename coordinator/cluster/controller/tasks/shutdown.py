@@ -1,13 +1,14 @@
 """A7: a node that stops, or is drained, is to lead nothing."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.coordinator.cluster.controller.effects import ShutdownAnswered
 from muster.coordinator.cluster.controller.events import RequestId, ShutdownAsked
 from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.tasks.moves import Move, Moves
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.controller.tasks.moves import Move, Moves, other
+from muster.coordinator.cluster.facts import NOBODY, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
 
@@ -53,6 +54,18 @@ class Shutdowns:
         """What drained nodes lead goes to others, as far as these can."""
         for node_id in sorted(self.reign.book.nodes.drained):
             self._move_all(node_id, "drained")
+
+    def written(self, units: Iterable[TopicPartition]) -> None:
+        """Who is to lead nothing may have come to lead some of these, for nobody else could, or they were on their way
+        to it when it was drained: they go as soon as another can take over."""
+        book = self.reign.book
+        for unit in units if book.nodes.leaving else ():
+            leader, assignment = book.leader(unit), book.assignment(unit)
+            if leader not in book.nodes.leaving or assignment is None or unit in self.moves.wanted.get(leader, ()):
+                continue
+            if other(book.states[unit], book.standing(unit, assignment, book.states[unit])) != NOBODY:
+                cause = "shut down" if leader in book.nodes.stops else "drained"
+                self.moves.want(unit, Move(NOBODY, cause, self.reign.now_ms))
 
     def _move_all(self, node: int, cause: str) -> None:
         for unit in list(self.reign.book.leads.get(node, ())):

@@ -1,6 +1,6 @@
 """From one node to many (A10): what a node had by itself becomes the cluster's, with itself as the only replica."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -67,7 +67,10 @@ async def adopt(session: Session, broker: Broker, node_id: int) -> list[str]:
     await session.ensure(paths.BROKER_TOPICS)
     await session.ensure(ADOPTING.rpartition("/")[0])
     ids = {name: topic.id for name, topic in own.items()}
-    plan = decide(ids, await topics_there(session), await adopting(session), me)
+    adopts = await adopting(session)
+    plan = decide(ids, await topics_there(session), adopts, me)
+    if adopts == me:
+        await complete(session, broker, [own[name] for name in sorted(own.keys() - set(plan.names))], node_id)
     if plan.begins:
         try:
             await session.create(ADOPTING, layout.config_json({"directory": me}))
@@ -121,15 +124,39 @@ async def publish(session: Session, broker: Broker, topics: Sequence[Own], node_
             left = await session.exists(config)
             steps.append(Step("set" if left else "create", config, layout.config_json(own.configs)))
         steps.append(Step("create", paths.topic_partitions(own.name)))
+    await put_states(session, broker, topics, node_id, steps)
+
+
+async def complete(session: Session, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
+    """What a former life of this node began to publish, and did not end: a large topic's states are written in several
+    multis. Left to the controller they would begin at epoch 0, below those of the logs."""
+    for own in topics:
+        there = frozenset(await session.children(paths.topic_partitions(own.name)) or ())
+        await put_states(session, broker, [own], node_id, there=there)
+
+
+async def put_states(
+    session: Session,
+    broker: Broker,
+    topics: Sequence[Own],
+    node_id: int,
+    steps: Sequence[Step] = (),
+    there: Collection[str] = (),
+) -> None:
+    """The states of all partitions but those that are there, behind these steps."""
+    together = list(steps)
     for own in topics:
         for number in range(own.partitions):
-            if len(steps) >= MOST_STEPS:
-                await commit(session, steps)
-                steps = []
+            if str(number) in there:
+                continue
+            if len(together) >= MOST_STEPS:
+                await commit(session, together)
+                together = []
             state = layout.state_json(first_state(broker, own.name, number, node_id))
-            steps.append(Step("create", paths.partition(own.name, number)))
-            steps.append(Step("create", paths.partition_state(own.name, number), state))
-    await commit(session, steps)
+            together.append(Step("create", paths.partition(own.name, number)))
+            together.append(Step("create", paths.partition_state(own.name, number), state))
+    if together:
+        await commit(session, together)
 
 
 def first_state(broker: Broker, name: str, number: int, node_id: int) -> State:

@@ -8,7 +8,8 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
 from muster.coordinator.zookeeper import paths
@@ -37,6 +38,8 @@ FEATURES = 1
 PRODUCER_IDS = 1_000
 """How many a node takes at once."""
 LAST_PORT = 65_535
+MOST_ALIKE: Final = 256
+"""Kinds of states that are kept in words; one is below a kilobyte."""
 TOPIC_VERSION = 3
 TOPIC_ID_BYTES = 16
 
@@ -204,21 +207,21 @@ def state_json(state: State) -> bytes:
     >>> state_json(State(2, 7, (2,), (1,), {1: "a"}, controller_epoch=4, cause="died"))
     b'{"controller_epoch":4,"leader":2,"version":1,"leader_epoch":7,"isr":[2],"muster":{"elr":[1],"dirs":{"1":"a"},"cause":"died"}}'
     """
-    ours: dict[str, object] = {
-        "elr": list(state.elr),
-        "dirs": {str(node): directory for node, directory in sorted(state.directories.items())},
-        "cause": state.cause,
-    }
-    if state.unclean_epoch != NO_EPOCH:
-        ours["unclean_epoch"] = state.unclean_epoch
-    return as_json(
-        controller_epoch=state.controller_epoch,
-        leader=state.leader,
-        version=1,
-        leader_epoch=state.leader_epoch,
-        isr=list(state.isr),
-        muster=ours,
-    )
+    ours = ours_json(state.elr, tuple(sorted(state.directories.items())), state.cause, state.unclean_epoch)
+    isr = ",".join(map(str, state.isr))
+    return (
+        f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
+        f'"leader_epoch":{state.leader_epoch},"isr":[{isr}],"muster":{ours}}}'
+    ).encode()
+
+
+@lru_cache(MOST_ALIKE)
+def ours_json(elr: tuple[int, ...], directories: tuple[tuple[int, str], ...], cause: str, unclean_epoch: int) -> str:
+    """What of a state is Muster's own: of the thousands that a node led when it died it is the same."""
+    ours: dict[str, object] = {"elr": elr, "dirs": {str(node): text for node, text in directories}, "cause": cause}
+    if unclean_epoch != NO_EPOCH:
+        ours["unclean_epoch"] = unclean_epoch
+    return as_json(**ours).decode()
 
 
 def read_state(path: str, data: bytes, version: int) -> State:

@@ -198,6 +198,14 @@ class Run:
             left, right = self.world.rng.sample([node.name, NAME], 2)
             self.sever(left, right, both=self.world.chance(0.7))
 
+    def cut_from_client(self) -> None:
+        """A client's requests, its answers, or both are lost between it and one node."""
+        node = self.any_node()
+        clients = [each.name for each in (*self.producers, *self.readers, *chain(*self.book.members.values()))]
+        if node is not None and clients:
+            left, right = self.world.rng.sample([node.name, self.world.rng.choice(clients)], 2)
+            self.sever(left, right, both=self.world.chance(0.5))
+
     def lose_disk(self) -> None:
         """At most RF - min at once: the next only when the copies on the last new disk are in sync again."""
         if self._disks_not_whole() or any(node.alive is False for node in self.nodes):
@@ -404,6 +412,7 @@ FAULTS: dict[str, Callable[[Run], None]] = {
     "cut": lambda run: run.cut(both=True),
     "one way": lambda run: run.cut(both=False),
     "zookeeper cut": Run.cut_from_zookeeper,
+    "client cut": Run.cut_from_client,
     "disk": Run.lose_disk,
     "away": Run.zookeeper_away,
     "bounce": lambda run: run.kill(back_ms=run.world.between(10, 300)),

@@ -11,9 +11,9 @@ class Weather:
     lasts_ms: int = 40_000
     nodes: int = 3
     kinds: tuple[str, ...] = (
-        "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "disk", "away", "bounce",
-        "slow", "lossy", "broken log", "full", "delete topic", "settings", "all power", "drain", "elect", "elect",
-        "reassign", "reassign",
+        "kill", "kill", "power", "freeze", "freeze", "cut", "one way", "zookeeper cut", "client cut", "disk", "away",
+        "bounce", "slow", "lossy", "broken log", "full", "delete topic", "settings", "all power", "drain", "elect",
+        "elect", "reassign", "reassign",
     )  # fmt: skip
     unclean: bool = False
     asked: bool = False

@@ -74,10 +74,11 @@ class World:
         self.violations.append(f"{checker}: {sentence}")
         self.trace(f"VIOLATED {checker}: {sentence}")
 
-    def run(self, until_ms: int, each: Action, done: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until_ms: int, each: Action, done: Callable[[], bool] | None = None) -> None:
         """Let time pass, `each` after every event. Raises Violated at the first event that broke an invariant."""
-        while self._queue and self._queue[0][0] <= until_ms and not done():
-            self.now_ms, _, action = heappop(self._queue)
+        queue = self._queue
+        while queue and queue[0][0] <= until_ms and not (done is not None and done()):
+            self.now_ms, _, action = heappop(queue)
             self.events += 1
             if self.events > MAX_EVENTS:
                 self.violated("world", f"{MAX_EVENTS} events and no end; something goes in circles")
@@ -85,5 +86,5 @@ class World:
             each()
             if self.violations:
                 raise Violated("\n".join(self.violations))
-        if not done():
+        if done is None or not done():
             self.now_ms = max(self.now_ms, until_ms)

@@ -68,9 +68,11 @@ class Checkers:
             for node in acted.values():
                 if node.alive:
                     self._leaders(node)
-                    self._deletions(node)
+                    if node.disk.deleted:
+                        self._deletions(node)
                     self._shards(node)
-                    self.costs.look(node)
+                    if node.disk.given:
+                        self.costs.look(node)
         if self._twice:
             self._one_lease()
         self._looks += 1
@@ -257,7 +259,7 @@ class Checkers:
                         return
 
     def _shards(self, node: SimNode) -> None:
-        leads = frozenset(unit for unit in node.replicas.leaders if unit.topic == OFFSETS)
+        leads = frozenset([unit for unit in node.replicas.leaders if unit.topic == OFFSETS])
         if leads != self._leads.get(node.id):
             self._leads[node.id] = leads
             count = Counter(chain.from_iterable(self._leads.values()))

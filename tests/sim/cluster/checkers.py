@@ -307,8 +307,12 @@ class Checkers:
         done = self._deleted.get(id(node.disk), 0)
         for place, topic_id in node.disk.deleted[done:]:
             topic = self.topics.get(topic_id)
-            assigned = topic is not None and topic_id not in self.gone and not self._is_going(place.topic)
-            if assigned and topic is not None and node.id in topic.partitions[place.partition].replicas:
+            if topic is None or topic_id in self.gone or self._is_going(place.topic):
+                continue
+            assignment, state = topic.partitions[place.partition], self._states.get(state_path(place))
+            # Who is to have a copy again, and has not heard of it yet, makes it anew.
+            needed = node.id not in assignment.adding or (state is not None and node.id in (*state.isr, *state.elr))
+            if node.id in assignment.replicas and needed:
                 self._violated("NothingRemoved", f"{node.name} deleted {place}, which is assigned to it")
         self._deleted[id(node.disk)] = len(node.disk.deleted)
 

@@ -46,7 +46,8 @@ class Leader:
     passed_by: others may lead by now, and nobody could tell (see `look_around`).
     seen_epoch: the highest leader epoch that it was shown: the node leads the unit again only by an image of that one,
     or of a later one. in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half
-    has moved since somebody set it to False; wishes: `wants` may have something to say.
+    has moved since somebody set it to False; wishes: `wants` may have something to say. lets_in: whether others may
+    join those in sync; a shard's term holds them back as long as it owes silence to former leaders (`term.Term`).
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Leader:
         "halves",
         "in_sync",
         "lag_time_ms",
+        "lets_in",
         "me",
         "moved",
         "over",
@@ -90,6 +92,7 @@ class Leader:
         self._began_ms = now_ms
         self.moved = False
         self.wishes = False
+        self.lets_in = True
         self.in_sync = InSync(state.isr, state.partition_epoch, min_isr)
         self.replicas: tuple[int, ...] = ()
         self._assign(replicas, min_isr, now_ms)
@@ -363,7 +366,7 @@ class Leader:
 
     def _may_join(self, node: int, now_ms: int) -> bool:
         """Whether a follower may be asked for: in both halves it has what is committed, and this epoch's beginning."""
-        return all(
+        return self.lets_in and all(
             (seen := log.seen[node]).end >= log.high_watermark
             and seen.end >= log.epoch_start
             and now_ms - seen.caught_up(log.end) <= self.lag_time_ms

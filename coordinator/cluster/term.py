@@ -14,7 +14,14 @@ FIRST_EPOCH = 0
 
 
 class Term:
-    """Moments are ms of this node's clock, the one that the leader's are of."""
+    """Moments are ms of this node's clock, the one that the leader's are of.
+
+    As long as this node owes silence to a former leader, nobody joins those in sync: whoever joins may lead next, has
+    nobody to wait for but this node, and hears from it that it has let go (G5a) while that former leader still rests on
+    what this node has proved. The spec's G5 lacks it: seed 5000275 of the simulated cluster had two nodes hold the
+    lease, in ten seconds of a frozen node, a cut and two elections. Nothing is lost by waiting: a shard that may not
+    answer yet commits nothing that anybody hears of.
+    """
 
     __slots__ = (
         "_began_ms",
@@ -43,6 +50,7 @@ class Term:
         self._opened = False
         # Where nobody led before, nobody can believe to.
         self._kept = leader.epoch == FIRST_EPOCH and not promise.waits_for(wait_ms, now_ms)
+        leader.lets_in = self._kept
         self._written: deque[tuple[int, tuple[int, ...]]] = deque()
 
     @property
@@ -60,6 +68,7 @@ class Term:
         if leader.epoch != self.epoch + 1:
             return False
         self.leader = leader
+        leader.lets_in = self._kept
         return True
 
     # What may be told.
@@ -73,7 +82,7 @@ class Term:
         if not self._kept:
             if now_ms < self._promise.answers_from(self._wait_ms):
                 return NEVER
-            self._kept = True
+            self._kept = self.leader.lets_in = True
         return self.leader.lease_until(self._lease_ms)
 
     def waits_for(self, now_ms: int) -> list[int]:

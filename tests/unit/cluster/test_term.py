@@ -123,6 +123,22 @@ def test_g5a_sooner_once_the_node_has_let_go() -> None:
     assert term.may_answer(1_300)
 
 
+def test_g5_nobody_joins_while_a_former_leader_may_answer() -> None:
+    """Found by the simulated cluster's seed 5000275. Whoever joins may lead next, and hears from this node that it has
+    let go: the former leader still rested on what this one had proved, and both answered."""
+    cluster, term = shard(heard(1_000), now_ms=1_200)
+    for at_ms in (1_300, 1_400):
+        for half in (0, 1):
+            cluster.fetch(3, 0, at_ms, half=half)
+    assert not term.may_answer(1_400)
+    assert cluster.leader.wants(1_400) is None
+    term.let_go(3)
+    assert not term.may_answer(1_500), "no follower has proved anything; but nobody is waited for any more"
+    question = cluster.leader.wants(1_500)
+    assert question is not None
+    assert question.nodes == (1, 2, 3)
+
+
 def test_g5_who_led_the_epoch_before_goes_on_as_far_as_it_could_answer_then() -> None:
     cluster, term = shard(heard(1_000), now_ms=1_200)
     fetch(cluster, 0, 7_000)
@@ -226,6 +242,15 @@ class Impatient(Term):
         return super().lease_until(now_ms)
 
 
+class Hospitable(Term):
+    """G5: lets others in while a former leader may still answer."""
+
+    def lease_until(self, now_ms: int) -> int:
+        until = super().lease_until(now_ms)
+        self.leader.lets_in = True
+        return until
+
+
 class Bold(Term):
     """G4: rests on its lease with fewer than min in sync."""
 
@@ -276,6 +301,7 @@ class Settled(Term):
 
 BROKEN = {
     Impatient: test_g5_a_new_leader_waits_for_a_session_after_the_last_answer_it_received,
+    Hospitable: test_g5_nobody_joins_while_a_former_leader_may_answer,
     Bold: test_g4_there_is_no_lease_below_min,
     Rash: test_g4_it_counts_from_the_answer_that_the_fetch_came_after,
     Ringing: test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap,

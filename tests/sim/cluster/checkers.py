@@ -149,7 +149,7 @@ class Checkers:
         self.promises.unclean.setdefault((place, topic.topic_id), {})[state.unclean_epoch] = None
         self.frontier[place, topic.topic_id] = 0
 
-    def _counts(self, member: int, place: TopicPartition, state: State) -> bool:
+    def counts(self, member: int, place: TopicPartition, state: State) -> bool:
         """Whether what lies on a node's disk is what the state speaks of: not where it is a new one, or has lost power
         with records in memory since it was in sync."""
         node, known = self._node(member), state.directories.get(member)
@@ -167,7 +167,7 @@ class Checkers:
         for member in (*state.isr, *state.elr):
             disk = self._node(member).disk
             held = disk.models.get(place)
-            if not self._counts(member, place, state):
+            if not self.counts(member, place, state):
                 continue
             if held is None or held[0] != topic.topic_id:
                 if frontier > 0:
@@ -230,7 +230,7 @@ class Checkers:
         replicas = self.topics[topic_id].partitions[place.partition].replicas
         for member in isr:
             disk = self._node(member).disk
-            if member not in replicas or not self._counts(member, place, state):
+            if member not in replicas or not self.counts(member, place, state):
                 continue  # Where it is written that it is to go it has none; who is left had all by then.
             kept = disk.kept(place) if place in disk.models else None
             if kept is None or kept < to:

@@ -7,7 +7,7 @@ from itertools import chain
 
 from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE
 from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, State, Topic, TopicPartition
 from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
@@ -373,6 +373,13 @@ class Run:
             else:
                 self.world.census["groups settled"] += 1
 
+    def _may_have_none(self, place: TopicPartition, topic_id: bytes, state: State) -> None:
+        """Of a topic made when all that seemed alive was a node that had just lost its disk nobody has anything."""
+        eligible = [each for each in (*state.isr, *state.elr) if self.checkers.counts(each, place, state)]
+        if eligible or self.promises.acked.get((place, topic_id)):
+            self.world.violated("Liveness", f"{place} has no leader: {state}")
+        self.world.census["partitions that nobody ever had"] += 1
+
     def _is_well(self) -> None:
         """14: every unit has a leader, everybody is in sync, everything is committed."""
         world = self.world
@@ -391,7 +398,7 @@ class Run:
             topic = self.ensemble.committed.nodes[f"{TOPICS}/{name}"].data
             replicas = topic.partitions[number].replicas
             if state.leader < 0:
-                world.violated("Liveness", f"{place} has no leader: {state}")
+                self._may_have_none(place, topic.topic_id, state)
                 continue
             if set(state.isr) != set(replicas):
                 world.violated("Liveness", f"{place}: in sync are {state.isr} of {replicas}; {state}")

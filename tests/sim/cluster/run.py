@@ -208,7 +208,7 @@ class Run:
 
     def lose_disk(self) -> None:
         """At most RF - min at once: the next only when the copies on the last new disk are in sync again."""
-        if self._disks_not_whole() or any(node.alive is False for node in self.nodes):
+        if self._disks_not_whole() or any(node.disk.unclean or not node.alive for node in self.nodes):
             return
         node = self.any_node()
         if node is None or self._has_the_only_copy(node.id):

@@ -28,18 +28,18 @@ def weather(*kinds: str, groups: int = 0, hasty: bool = False, unclean: bool = F
 
 WORLD: dict[str, tuple[int, Weather]] = {
     "ack before the flush": (0, weather("power", "all power", "freeze")),
-    "directory id ignored": (18, weather("disk", "bounce", "kill")),
-    "bounced node not treated as dead first": (23, weather("disk", "bounce", "freeze")),
+    "directory id ignored": (17, weather("disk", "bounce", "kill")),
+    "bounced node not treated as dead first": (18, weather("disk", "bounce", "freeze")),
     "state told before it is written": (6, weather("away", "zookeeper cut", "kill", "freeze")),
     "loss of power ignored": (0, weather("power", "all power", "kill", hasty=True)),
-    "loss of power forgotten at once": (3, weather("power", "all power", "bounce", hasty=True)),
+    "loss of power forgotten at once": (33, weather("power", "all power", "bounce", hasty=True)),
     "cost of an unclean election not counted": (1, weather("kill", "freeze", "disk", unclean=True)),
     "what was asked for is not taken away": (4, weather("elect", "kill")),
     "one half of a shard elected": (0, weather("elect", "kill")),
     "handover never ends": (1, weather("elect", "bounce")),
     "elected anew again and again": (0, weather("reassign", "reassign", "kill", "away")),
     "moved before the others have it": (20, weather("reassign", "reassign", "disk", "kill", "power")),
-    "answers before they are committed": (3, weather("freeze", "cut", "power", "all power", groups=2)),
+    "answers before they are committed": (14, weather("freeze", "cut", "power", "all power", groups=2)),
 }
 """The seed to begin with and its weather. Which checker is the first to see it is a matter of the draws."""
 

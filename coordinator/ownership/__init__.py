@@ -2,18 +2,20 @@
 
 Nothing here reads a clock, a socket or a random number, and nothing knows a wire format but JSON: moments are ms of one
 monotonic clock of the node, what happens comes in as `events`, what is to be done goes out as `effects`. Rules are
-quoted by their numbers (F1, S4, A2, T4).
+quoted by their numbers (KB-F1, KB-S4, KB-A2, KB-T4).
 
-    deal.py         F1, F2: the JSON in JoinGroup, the leader's plan, the map in every SyncGroup answer. Functions.
-    lease.py        F7: until when a node may answer, and append. `Lease`: `heartbeat_answered(sent_ms, code)`,
+    deal.py         KB-F1, KB-F2: the JSON in JoinGroup, the leader's plan, the map in every SyncGroup answer.
+                    Functions.
+    lease.py        KB-F7: until when a node may answer, and append. `Lease`: `heartbeat_answered(sent_ms, code)`,
                     `synced(sent_ms)`, `lost()`, `holds(now_ms)`.
-    voids.py        S4, S7: `Replay.take(batch)` gives the records of one batch that count, at their place in the log.
-    losses.py       section 10: `Losses`, what a shard's log has lost, and the word of an operator that it counts.
+    voids.py        KB-S4, KB-S7: `Replay.take(batch)` gives the records of one batch that count, at their place in the
+                    log.
+    losses.py       KB-H1: `Losses`, what a shard's log has lost, and the word of an operator that it counts.
     stages.py       where a shard stands on its way.
-    taking.py       F3, F6, S7: one shard, from being dealt to this node until it serves.
-    appends.py      A1 to A4: what is written, batch after batch, one request to a broker at a time.
+    taking.py       KB-F3, KB-F6, KB-S7: one shard, from being dealt to this node until it serves.
+    appends.py      KB-A1 to KB-A4: what is written, batch after batch, one request to a broker at a time.
     shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.
-    topics_seen.py  T1, T4: which topics there are, and when one is gone. `TopicsSeen`; stands by itself.
+    topics_seen.py  KB-T1, KB-T4: which topics there are, and when one is gone. `TopicsSeen`; stands by itself.
 
 **Who performs it.** The edge keeps one `Shards` and one membership of the nodes' group (`coordinator.member`'s classic
 machine). Every effect that asks for something has `request`, a number; the event that answers repeats it. An answer

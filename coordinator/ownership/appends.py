@@ -1,4 +1,4 @@
-"""A1 to A4: what shards write, batch after batch.
+"""KB-A1 to KB-A4: what shards write, batch after batch.
 
 Each shard has a queue. Its first batch is sealed (numbered, its records chosen) when it is to be sent, and stays as it
 is until Kafka says what became of it: after an outcome that nobody knows the same bytes are sent again under the same
@@ -31,8 +31,8 @@ NEVER_FITS = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
 
 
 class Limits(NamedTuple):
-    """batch_bytes: `max.message.bytes` less a tenth (S1). request_bytes: of one Produce request; a batch that is larger
-    leaves alone. unacked_bytes: of one shard (A3)."""
+    """batch_bytes: `max.message.bytes` less a tenth (KB-S1). request_bytes: of one Produce request; a batch that is
+    larger leaves alone. unacked_bytes: of one shard (KB-A3)."""
 
     batch_bytes: int = 8_388_608 - 838_860
     request_bytes: int = 32 << 20
@@ -163,7 +163,7 @@ class Appends:
         self, shard: int, records: Sequence[NewRecord], size: int, position: int = 0, *, alone: bool = False
     ) -> None:
         """size: of keys and values. alone: not in a batch with others. Too much for one batch leaves as several, in
-        order, and its position counts with the last (S1)."""
+        order, and its position counts with the last (KB-S1)."""
         queue = self._writing[shard] = self._queues[shard]
         whole = size + RECORD_BYTES * len(records)
         parts = [(records, whole)] if whole <= self._limits.batch_bytes else list(self._parts(records))
@@ -178,7 +178,7 @@ class Appends:
         return shard not in self._writing
 
     def has_room(self, shard: int, beside: int = 0) -> bool:
-        """A3: whether more may be decided for the shard. beside: bytes that are under way elsewhere."""
+        """KB-A3: whether more may be decided for the shard. beside: bytes that are under way elsewhere."""
         queue = self._queues.get(shard)
         return queue is None or queue.unacked + beside < self._limits.unacked_bytes
 
@@ -255,7 +255,7 @@ class Appends:
         return ended
 
     def _again(self, queue: Queue, trouble: Trouble, now_ms: int) -> None:
-        """A2: the same bytes, once it is known who leads."""
+        """KB-A2: the same bytes, once it is known who leads."""
         queue.tries += 1
         queue.trouble = trouble
         queue.again_ms = now_ms + back_off(self._limits, queue.tries)
@@ -269,7 +269,7 @@ class Appends:
     # What is done.
 
     def late(self, now_ms: int) -> list[Broken]:
-        """A4: shards whose first batch was tried for too long."""
+        """KB-A4: shards whose first batch was tried for too long."""
         most = self._limits.delivery_timeout_ms
         return [
             Broken(queue.shard, Why.LATE)
@@ -278,7 +278,7 @@ class Appends:
         ]
 
     def pump(self, now_ms: int) -> list[Effect]:
-        """What may leave now; only while the lease holds (F7)."""
+        """What may leave now; only while the lease holds (KB-F7)."""
         out: list[Effect] = []
         ready: dict[int, list[Queue]] = {}
         for queue in self._writing.values():

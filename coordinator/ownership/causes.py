@@ -1,4 +1,4 @@
-"""F9: why a node has a shard that another one had."""
+"""KB-F9: why a node has a shard that another one had."""
 
 from muster.coordinator.ownership.deal import Deal
 from muster.coordinator.ownership.effects import Cause

@@ -1,4 +1,4 @@
-"""E2, E3: what a client's transaction commits, written into the shard's log in the name of the client's producer.
+"""KB-E2, KB-E3: what a client's transaction commits, written into the shard's log in the name of the client's producer.
 
 Each is a batch of its own, beside the shard's: nobody waits for it but its client, and which came first is read from
 the log. Of one producer one is under way. Its sequences are Muster's: they go on over all transactions of an epoch, and
@@ -221,7 +221,7 @@ class ClientWrites:
 
     @property
     def is_late(self) -> bool:
-        """A4: nobody could say for too long what became of one. The log can."""
+        """KB-A4: nobody could say for too long what became of one. The log can."""
         most = self._ground.settings.limits.delivery_timeout_ms
         return any(
             queue[0].unsure and self._ground.now_ms - queue[0].since_ms >= most for queue in self._queues.values()

@@ -1,4 +1,4 @@
-"""F1, F2: what nodes say in JoinGroup, how their leader deals shards out, and the map that each of them gets.
+"""KB-F1, KB-F2: what nodes say in JoinGroup, how their leader deals shards out, and the map that each of them gets.
 
 The nodes' group is a classic group of Kafka's, of protocol type `muster` and protocol `muster-1`, static by node id.
 Metadata and assignments are JSON. All members get the same assignment: the whole map.

@@ -57,7 +57,7 @@ class Finish:
 
 
 class Cause(StrEnum):
-    """Why a shard changed hands (F9)."""
+    """Why a shard changed hands (KB-F9)."""
 
     NODE_LOST = "node lost"
     NODE_DRAINING = "node draining"
@@ -70,10 +70,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a shard was taken, for log, metrics and the ledger (F9; key `{"shard":i,"turn":t}`).
+    """How a shard was taken, for log, metrics and the ledger (KB-F9; key `{"shard":i,"turn":t}`).
 
     before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
-    that were open at the end (E4), by producer id. waited_ms: for F6. repaired: keys. gave_up: why
+    that were open at the end (KB-E4), by producer id. waited_ms: for KB-F6. repaired: keys. gave_up: why
     this process itself gave it up, where it served it before.
     """
 
@@ -100,7 +100,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No new requests for the shard: NOT_COORDINATOR (F8). What is under way goes on."""
+    """No new requests for the shard: NOT_COORDINATOR (KB-F8). What is under way goes on."""
 
     shard: int
 
@@ -114,12 +114,13 @@ class Unload:
     why: str
     again: bool = False
     other: Owner | None = None
-    """Who has it, where that is known (F5)."""
+    """Who has it, where that is known (KB-F5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A1: the shard's appends up to this position are acknowledged: their answers may leave, while the lease holds."""
+    """KB-A1: the shard's appends up to this position are acknowledged: their answers may leave, while the lease
+    holds."""
 
     shard: int
     position: int
@@ -127,7 +128,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """F8: nothing of what `Revoke(token)` named is held any more; the membership may go on to its rejoin."""
+    """KB-F8: nothing of what `Revoke(token)` named is held any more; the membership may go on to its rejoin."""
 
     token: int
 
@@ -154,7 +155,7 @@ class AskLeaders:
 
 @dataclass(frozen=True, slots=True)
 class WriteTxn:
-    """E2: one Produce request of this one batch, acks=all, with its client's transactional id, at the partition's
+    """KB-E2: one Produce request of this one batch, acks=all, with its client's transactional id, at the partition's
     leader. -> TxnAnswered, Failed."""
 
     shard: int
@@ -165,7 +166,7 @@ class WriteTxn:
 
 @dataclass(frozen=True, slots=True)
 class AskProducer:
-    """E3: DescribeProducers at the partition's leader. -> ProducerTold, Failed."""
+    """KB-E3: DescribeProducers at the partition's leader. -> ProducerTold, Failed."""
 
     shard: int
     request: int
@@ -185,7 +186,7 @@ class TxnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """E4: Fetch from `offset` on, as `Fetch` does, and wait a while for something to come. -> Fetched, Failed."""
+    """KB-E4: Fetch from `offset` on, as `Fetch` does, and wait a while for something to come. -> Fetched, Failed."""
 
     shard: int
     request: int
@@ -194,8 +195,8 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """E4: these were met in the log, and their producer's transaction has no marker. Comes before the shard's `Serve`,
-    and is to be told before anybody asks for positions."""
+    """KB-E4: these were met in the log, and their producer's transaction has no marker. Comes before the shard's
+    `Serve`, and is to be told before anybody asks for positions."""
 
     shard: int
     producer_id: int
@@ -204,8 +205,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """E4: the log has the marker of a transaction that was open. records: those of it that count from here on, oldest
-    first; of one that aborts none do."""
+    """KB-E4: the log has the marker of a transaction that was open. records: those of it that count from here on,
+    oldest first; of one that aborts none do."""
 
     shard: int
     producer: Producer
@@ -217,7 +218,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """F2: this process must end, with exit code 5."""
+    """KB-F2: this process must end, with exit code 5."""
 
     sentence: str
 

@@ -22,7 +22,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """These must be let go of in good order (F8); `LetGo(token)` when they are. deadline_ms: after it, anyhow."""
+    """These must be let go of in good order (KB-F8); `LetGo(token)` when they are. deadline_ms: after it, anyhow."""
 
     token: int
     shards: frozenset[int]
@@ -53,7 +53,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The nodes' group said FENCED_INSTANCE_ID (82): another process has this node's id (F2).
+    """The nodes' group said FENCED_INSTANCE_ID (82): another process has this node's id (KB-F2).
 
     address: that of the other one, as far as DescribeGroups told.
     """
@@ -208,7 +208,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class AppendTxn:
-    """Write these in a client's name (E2): they were allowed to be in its transaction. token: repeated by the
+    """Write these in a client's name (KB-E2): they were allowed to be in its transaction. token: repeated by the
     `TxnOutcome`, which does not come where the shard goes before (`Unload`). size: of the keys and values, in bytes."""
 
     shard: int

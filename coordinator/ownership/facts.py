@@ -1,4 +1,4 @@
-"""Values that the machines of this room share, and the engine's own records (S2)."""
+"""Values that the machines of this room share, and the engine's own records (KB-S2)."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -89,7 +89,7 @@ class Trouble(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """An owner record: the first batch of an owner (S2). `turn` counts the owners of a shard, from 1 on.
+    """An owner record: the first batch of an owner (KB-S2). `turn` counts the owners of a shard, from 1 on.
 
     instance: of the process; address, kafka: where its doors are, gRPC's and Kafka's. since_ms: of the wall's clock,
     for people.
@@ -116,8 +116,8 @@ def owner_key(turn: int, producer: Producer) -> bytes:
 
 KEPT_KEY = b"\xffkept"
 """Of what an owner writes so that brokers do not forget its producer, and when all is settled behind its owner record
-(F6). Its value means nothing. The owner record itself is never written again: a cleaner keeps the newest of a key, and
-without the first one the owner's batches before it would be void."""
+(KB-F6). Its value means nothing. The owner record itself is never written again: a cleaner keeps the newest of a key,
+and without the first one the owner's batches before it would be void."""
 
 
 def owner_record(owner: Owner) -> NewRecord:
@@ -163,14 +163,14 @@ def read_owner(record: Record) -> Owner | None:
 
 
 class Client(NamedTuple):
-    """A client's producer, in whose name positions are written (E2)."""
+    """A client's producer, in whose name positions are written (KB-E2)."""
 
     transactional_id: str
     producer: Producer
 
 
 class Batch:
-    """Records that are appended as one, under the numbers of their shard's producer (A1, A2).
+    """Records that are appended as one, under the numbers of their shard's producer (KB-A1, KB-A2).
 
     sequence: of its first record. position: how many of the shard's appends are acknowledged once it is. wire: its
     bytes; None until it was sent for the first time. The very same bytes are sent again. transactional_id: of the

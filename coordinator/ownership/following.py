@@ -1,4 +1,4 @@
-"""E4: which clients' transactions are open in a shard that is served, and what its log says of them.
+"""KB-E4: which clients' transactions are open in a shard that is served, and what its log says of them.
 
 While positions of a transaction wait, the log is read on, from before them, until its marker is there: the marker
 decides, and of what it commits counts what nothing behind it was written over. While none waits nothing is read.
@@ -128,7 +128,7 @@ class Following:
         return not self._open and self.writes.is_empty and not self.writes.in_doubt
 
     def look(self) -> str:
-        """What may be asked and written now; only while the lease holds (F7)."""
+        """What may be asked and written now; only while the lease holds (KB-F7)."""
         ground = self._ground
         if self._is_idle:
             return ""

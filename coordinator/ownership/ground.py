@@ -48,5 +48,5 @@ class Ground:
 
     @property
     def may_write(self) -> bool:
-        """F7: whether a producer may be begun, and appends may leave."""
+        """KB-F7: whether a producer may be begun, and appends may leave."""
         return self.lease.holds(self.now_ms)

@@ -1,4 +1,4 @@
-"""F7: until when this node may answer for its shards, and append to them.
+"""KB-F7: until when this node may answer for its shards, and append to them.
 
 Kafka's coordinator of the nodes' group takes a member for gone a session after the *receipt* of its last request; the
 member counts from the *sending* of it, and a tenth less, for clocks that go at other rates. So a successor is dealt a

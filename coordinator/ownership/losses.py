@@ -1,4 +1,4 @@
-"""What a shard's log has lost: noticed, said, and never passed over (section 10).
+"""What a shard's log has lost: noticed, said, and never passed over (KB-H1).
 
 A compacted log never begins later than at 0, and nothing acknowledged is ever behind its end. So these can be told for
 certain:

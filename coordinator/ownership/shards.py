@@ -55,11 +55,11 @@ class Shards:
         return self._ground.deal
 
     def may_answer(self, shard: int, now_ms: int) -> bool:
-        """F7: whether an answer of the shard may leave at this moment."""
+        """KB-F7: whether an answer of the shard may leave at this moment."""
         return now_ms < self.lease_until(shard)
 
     def has_lease(self, now_ms: int) -> bool:
-        """F7: whether this node may answer for any shard."""
+        """KB-F7: whether this node may answer for any shard."""
         return self._ground.lease.holds(now_ms)
 
     @property
@@ -78,7 +78,7 @@ class Shards:
         return taking is not None and taking.stage is Stage.SERVE
 
     def has_room(self, shard: int) -> bool:
-        """A3: whether more may be decided for the shard; if not: COORDINATOR_LOAD_IN_PROGRESS (14)."""
+        """KB-A3: whether more may be decided for the shard; if not: COORDINATOR_LOAD_IN_PROGRESS (14)."""
         following = self._following(shard)
         beside = 0 if following is None else following.writes.size
         return self._ground.appends.has_room(shard, beside)
@@ -89,7 +89,7 @@ class Shards:
         return self._ground.appends.unacked(shard) + (0 if following is None else following.writes.size)
 
     def open_transactions(self, shard: int) -> int:
-        """E4: of clients, whose markers are waited for."""
+        """KB-E4: of clients, whose markers are waited for."""
         following = self._following(shard)
         return 0 if following is None else following.open
 
@@ -219,7 +219,7 @@ class Shards:
         self._sleep()
 
     def _let_go(self) -> None:
-        """F8: the rejoin that lets go of shards waits for what they wrote, and until it is told: who has an answer
+        """KB-F8: the rejoin that lets go of shards waits for what they wrote, and until it is told: who has an answer
         released in this step may tell it before the next."""
         if not self._revoking:
             return

@@ -2,14 +2,14 @@
 
 READ      the log as it is, up to its end: who owned it last is told nowhere else, and the turn follows his
 INIT      InitProducerId: the next epoch of the shard's producer
-OWN       the owner record, sequence 0: from here on the owner before is fenced (F4)
+OWN       the owner record, sequence 0: from here on the owner before is fenced (KB-F4)
 CATCH     what came in until then; the owner record has to be the newest
-WAIT      F6, only where the one before is not fenced: for a session, then
+WAIT      KB-F6, only where the one before is not fenced: for a session, then
 BEHIND    what came in since
-TRUTH     S7, only where something void is the newest of its key: what counts for these, by a second pass
+TRUTH     KB-S7, only where something void is the newest of its key: what counts for these, by a second pass
 REPAIR    that is written again, and owner records of turns before go
 FINISH    the engine loads
-SERVE     until it is taken away, or LEAVE: no new requests, until all is acknowledged (F8)
+SERVE     until it is taken away, or LEAVE: no new requests, until all is acknowledged (KB-F8)
 LOST      its log, or the whole topic, has lost something: looked at again until an operator has said what counts
 """
 

@@ -1,4 +1,4 @@
-"""F3, F6, S7: one shard that was dealt to this node, until it serves it, and until it lets go. What
+"""KB-F3, KB-F6, KB-S7: one shard that was dealt to this node, until it serves it, and until it lets go. What
 its stages are `stages.py` says.
 
 Each step is tried again, after a back-off, for as long as the shard is dealt to the node. Reading goes on without a
@@ -22,7 +22,7 @@ LOOK_AGAIN_MS = 5_000
 """How often a log that has lost something is looked at again."""
 
 SHORT_GAP_MS = 2_000
-"""G6: for so long a shard is kept without a lease."""
+"""CL-G6: for so long a shard is kept without a lease."""
 
 
 class Taking:
@@ -104,7 +104,7 @@ class Taking:
             self._finish()
 
     def _heard_beside(self, following: Following, event: ev.Answer) -> None:
-        """E3, E4. Whoever reads on may find that somebody else owns the shard (F5)."""
+        """KB-E3, KB-E4. Whoever reads on may find that somebody else owns the shard (KB-F5)."""
         if isinstance(event, ev.ProducerGiven | ev.EndTold | ev.Applied):
             return
         if why := following.heard(event):
@@ -219,7 +219,7 @@ class Taking:
             self._check()
 
     def _is_newest(self) -> bool:
-        """F3: whether the newest owner record is ours."""
+        """KB-F3: whether the newest owner record is ours."""
         return self._replay.owner == self._owner
 
     def _other(self) -> int:
@@ -228,7 +228,7 @@ class Taking:
     # Owning.
 
     def _init(self) -> None:
-        """F3. Without a lease nobody's producer is touched: another may be the owner by now."""
+        """KB-F3. Without a lease nobody's producer is touched: another may be the owner by now."""
         self.stage = Stage.INIT
         if not self._ground.may_write:
             self._then, self._then_ms = self._init, NEVER
@@ -254,7 +254,7 @@ class Taking:
         ground.appends.append(self.shard, [record], len(record[0]) + len(record[1] or b""))
 
     def _owned(self, offset: int) -> None:
-        """F4: the log counts up to here, and nothing of the one before comes after it."""
+        """KB-F4: the log counts up to here, and nothing of the one before comes after it."""
         self.stage = Stage.CATCH
         self._owned_ms = self._ground.now_ms
         self._upto = offset + 1 if offset >= 0 else -1
@@ -264,7 +264,7 @@ class Taking:
             self._ask_end()
 
     def _wait(self) -> None:
-        """F6: what the one before, or one before him, sent while he had a lease may come in for as long."""
+        """KB-F6: what the one before, or one before him, sent while he had a lease may come in for as long."""
         self.stage = Stage.WAIT
         self._then, self._then_ms = self._behind, self._owned_ms + self._ground.settings.session_timeout_ms
 
@@ -273,7 +273,7 @@ class Taking:
         self._wait_ms = self._ground.now_ms - self._owned_ms
         self._ask_end()
 
-    # S7.
+    # KB-S7.
 
     def _check(self) -> None:
         keys = self._replay.must_repair()
@@ -306,7 +306,7 @@ class Taking:
             self._ground.appends.append(self.shard, records, size, alone=True)
 
     def _keep(self) -> None:
-        """F6: brokers forget a producer that writes nothing."""
+        """KB-F6: brokers forget a producer that writes nothing."""
         self._refresh_ms = self._ground.now_ms + self._ground.settings.owner_refresh_ms
         self._write([(KEPT_KEY, b"kept", None)])
 
@@ -352,14 +352,14 @@ class Taking:
     # Ends.
 
     def leave(self) -> None:
-        """F8. `is_gone` tells when it is done."""
+        """KB-F8. `is_gone` tells when it is done."""
         if self.stage is Stage.SERVE:
             self._ground.out.append(ef.Refuse(self.shard))
             self.stage = Stage.LEAVE
 
     @property
     def may_go(self) -> bool:
-        """F8: nothing is to be waited for any more before the shard is let go of."""
+        """KB-F8: nothing is to be waited for any more before the shard is let go of."""
         if self.stage is not Stage.LEAVE or not self._ground.may_write:
             return True
         writes = self.following is not None and not self.following.writes.is_empty
@@ -375,7 +375,7 @@ class Taking:
         self._wait_for_operator(0)
 
     def _lose(self, why: str) -> None:
-        """Section 10: nothing is made anew by itself."""
+        """KB-H1: nothing is made anew by itself."""
         leaving = self.stage is Stage.LEAVE
         self._forget(why, again=not leaving, other=None)
         if not leaving:
@@ -403,7 +403,8 @@ class Taking:
         self._read()
 
     def _drop(self, why: str, *, again: bool = True, other: Owner | None = None) -> None:
-        """F5, A4: the one path by which a shard that was served goes. It is taken anew while it is dealt to us."""
+        """KB-F5, KB-A4: the one path by which a shard that was served goes. It is taken anew while it is dealt to
+        us."""
         leaving = self.stage is Stage.LEAVE
         self._forget(why, again=again and not leaving, other=other)
         if leaving:

@@ -1,4 +1,4 @@
-"""T1, T4: which topics there are, from what brokers say of them; above all, when one is gone.
+"""KB-T1, KB-T4: which topics there are, from what brokers say of them; above all, when one is gone.
 
 Offsets and subscriptions go with a topic, and nothing brings them back. So an answer that is merely shorter than the
 one before takes nothing away: rights may have been, or the broker may be behind. What it leaves out is `unseen`, and

@@ -1,4 +1,4 @@
-"""What a replay makes of a shard's log (S4), and which keys must be written again (S7).
+"""What a replay makes of a shard's log (KB-S4), and which keys must be written again (KB-S7).
 
 One pass, in the order of the log. A plain batch counts when the latest owner wrote it, or nobody owned yet; any other
 is void: written by somebody who did not know that he was an owner no more, and whom his producer could not fence.
@@ -37,8 +37,8 @@ class Replay:
 
     position: the next offset. owner: of the latest owner record; before: of the one before it. owners: all owner
     records that were met, as (turn, key), by their places. unfenced: the latest owner's producer, or one since when
-    nothing was settled, did not fence the one before (F6). voids: records passed over. to_repair: keys of which the
-    newest record is void, with its offset. pending: by producer id, what waits for a marker (E4). accepted: what an
+    nothing was settled, did not fence the one before (KB-F6). voids: records passed over. to_repair: keys of which the
+    newest record is void, with its offset. pending: by producer id, what waits for a marker (KB-E4). accepted: what an
     operator has said of the log last; None: nothing.
     """
 
@@ -138,13 +138,13 @@ class Replay:
             del self._waiting_for[key]
 
     def must_repair(self) -> list[bytes]:
-        """S7: keys to be written again. One that a transaction waits for is left for later: what is written now would
-        be newer than the transaction's."""
+        """KB-S7: keys to be written again. One that a transaction waits for is left for later: what is written now
+        would be newer than the transaction's."""
         return [key for key in self.to_repair if key not in self._waiting_for]
 
 
 class Truth:
-    """What counts for some keys: a pass of its own, over the same part of the log (S7)."""
+    """What counts for some keys: a pass of its own, over the same part of the log (KB-S7)."""
 
     __slots__ = ("replay", "upto", "values")
 

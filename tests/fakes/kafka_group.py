@@ -1,4 +1,4 @@
-"""A model of Kafka's coordinator of one classic group of static members: what the nodes' group rests on (D5, F7).
+"""A model of Kafka's coordinator of one classic group of static members: what the nodes' group rests on (KB-D5, KB-F7).
 
 Rules as of 4.1: a static member that comes back without its id takes its place over and keeps the generation; one that
 does not rejoin in time stays a member until its session ends (only dynamic ones are put out by the rebalance timeout).
@@ -55,7 +55,7 @@ class Member:
 
 class Group:
     def __init__(self, session_ms: int, *, delay_ms: int = 1_000) -> None:
-        """delay_ms: group.initial.rebalance.delay.ms. The rebalance timeout is the session's (F7)."""
+        """delay_ms: group.initial.rebalance.delay.ms. The rebalance timeout is the session's (KB-F7)."""
         self.session_ms = session_ms
         self.delay_ms = delay_ms
         self.state = State.EMPTY

@@ -56,7 +56,7 @@ class Check:
         return record.key, int(record.value)
 
     def has(self, shard: int, producer_id: int, key: bytes, value: int) -> None:
-        """E3: what was acknowledged to a client is in its transaction when that commits."""
+        """KB-E3: what was acknowledged to a client is in its transaction when that commits."""
         said = key, value
         for stored in reversed(self.world.partitions[shard].log):
             if stored.seen.producer.id == producer_id and said in map(self.told, stored.seen.records):

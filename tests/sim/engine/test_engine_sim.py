@@ -54,7 +54,7 @@ def test_a_mutant_is_caught_by_one_of_some_seeds(mutant: str, faults: tuple[str,
 
 
 def freezes_with_an_answer_under_way() -> None:
-    """F7: a heartbeat is answered, and its sender wakes two sessions later, to find the answer first of all."""
+    """KB-F7: a heartbeat is answered, and its sender wakes two sessions later, to find the answer first of all."""
     world = World(0, duration_ms=20_000)
     world.calm = True
 
@@ -81,7 +81,7 @@ def freezes_with_an_answer_under_way() -> None:
 
 
 def is_put_out_between_join_and_sync() -> None:
-    """F7: a Kafka answers heartbeats of who has joined well, and puts out who does not sync in time."""
+    """KB-F7: a Kafka answers heartbeats of who has joined well, and puts out who does not sync in time."""
     violation = run_seed(70021).violation
     assert not violation, violation
 

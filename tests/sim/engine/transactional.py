@@ -1,4 +1,5 @@
-"""A client's producer, which commits positions in transactions: one after another, in epoch after epoch (E1 to E5)."""
+"""A client's producer, which commits positions in transactions: one after another, in epoch after epoch (KB-E1 to
+KB-E5)."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -195,13 +195,13 @@ class World:
         return self.random.choice((3, 5, 6, 7)) if self.now_ms < self.away_until[shard] else 0
 
     def base_of(self, node: Node, sent_ms: int) -> int:
-        """F7: when a request was sent."""
+        """KB-F7: when a request was sent."""
         return sent_ms
 
     # What goes wrong.
 
     def start(self, node: int) -> None:
-        """One process of a node at a time; two are a story of their own (F2)."""
+        """One process of a node at a time; two are a story of their own (KB-F2)."""
         if node in self.nodes and self.nodes[node].alive:
             if self.nodes[node].subscriber.leaving:
                 self.later(500, lambda: self.start(node))

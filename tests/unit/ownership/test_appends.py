@@ -1,4 +1,4 @@
-"""A1 to A4: queues, requests, what is sent again, and how much may wait."""
+"""KB-A1 to KB-A4: queues, requests, what is sent again, and how much may wait."""
 
 import pytest
 

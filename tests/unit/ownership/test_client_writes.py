@@ -1,5 +1,5 @@
-"""E2, E3: positions written in clients' names, under whose sequences, and what becomes of each answer; stories over a
-model of Kafka."""
+"""KB-E2, KB-E3: positions written in clients' names, under whose sequences, and what becomes of each answer; stories
+over a model of Kafka."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""F1: what nodes say of themselves, what their leader makes of it, and what each gets back."""
+"""KB-F1: what nodes say of themselves, what their leader makes of it, and what each gets back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""E4: what markers make of positions written in clients' names; each story over a model of Kafka."""
+"""KB-E4: what markers make of positions written in clients' names; each story over a model of Kafka."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 10: what a shard's log has lost is noticed, said, and never passed over."""
+"""KB-H1: what a shard's log has lost is noticed, said, and never passed over."""
 
 import pytest
 

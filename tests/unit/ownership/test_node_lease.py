@@ -1,4 +1,4 @@
-"""F7: until when a node may answer."""
+"""KB-F7: until when a node may answer."""
 
 from muster.coordinator.ownership.facts import NEVER
 from muster.coordinator.ownership.lease import Lease, lease_of

@@ -1,4 +1,4 @@
-"""F3 to F9, S7: how a shard is taken, kept, lost and let go of; each story over a model of Kafka."""
+"""KB-F3 to KB-F9, KB-S7: how a shard is taken, kept, lost and let go of; each story over a model of Kafka."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""T1, T4: what a broker's answer says of topics, and what it does not."""
+"""KB-T1, KB-T4: what a broker's answer says of topics, and what it does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""S4 and S7: what a replay makes of a shard's log, and what must be written again."""
+"""KB-S4 and KB-S7: what a replay makes of a shard's log, and what must be written again."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A shard of the state topic for people: each batch, who wrote it, and whether it counts (S6)."""
+"""A shard of the state topic for people: each batch, who wrote it, and whether it counts (KB-S6)."""
 
 import asyncio
 from collections.abc import Callable, Iterable

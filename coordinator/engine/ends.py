@@ -1,4 +1,4 @@
-"""Where logs of the upstream begin and end, asked of their leaders by whoever plans or looks at a group (T5, T6).
+"""Where logs of the upstream begin and end, asked of their leaders by whoever plans or looks at a group (KB-T5, KB-T6).
 
 What was asked for within the last second is not asked for again, and what is being asked for is waited for. A leader
 that does not answer is left alone for a while; what was last known of its partitions is told as that.
@@ -21,7 +21,7 @@ ENDS: Final = "ends"
 """The purpose of the connections: no heartbeat waits behind a question about thousands of logs."""
 
 FRESH_MS: Final = 1_000
-"""T5: so old an answer may be."""
+"""KB-T5: so old an answer may be."""
 
 STARTS_MS: Final = 10_000
 """Where logs begin changes seldom."""

@@ -21,7 +21,7 @@ DRAINS, LEAVES = "draining", "leaving"
 
 
 class NodeSubscriber(Subscriber):
-    """draining: whether it asks for nothing that others can have; leaving: nor for anything else (F8)."""
+    """draining: whether it asks for nothing that others can have; leaving: nor for anything else (KB-F8)."""
 
     def __init__(
         self, node: int, instance: str, shards: int, addresses: Mapping[str, str] = MappingProxyType({})

@@ -1,4 +1,5 @@
-"""The nodes' group: who has which shard is dealt by the upstream's own group coordinator (D5, F1, F2, F7, F8).
+"""The nodes' group: who has which shard is dealt by the upstream's own group coordinator (KB-D5, KB-F1, KB-F2, KB-F7,
+KB-F8).
 
 Performs the classic member's machine over the wire, and tells `Owning` what comes of it. All in the thread of the loop.
 """
@@ -81,7 +82,7 @@ class NodesGroup:
             self._group,
             group_instance_id=instance_id(settings.node),
             session_timeout_ms=session_ms,
-            rebalance_timeout_ms=session_ms,  # F7
+            rebalance_timeout_ms=session_ms,  # KB-F7
             heartbeat_interval_ms=heartbeat_ms,
             protocol_type=PROTOCOL_TYPE,
         )
@@ -131,7 +132,7 @@ class NodesGroup:
         return self._subscriber.draining
 
     def drain(self) -> None:
-        """F8: have the others take this node's shards. Requests for them are refused from when they are let go of.
+        """KB-F8: have the others take this node's shards. Requests for them are refused from when they are let go of.
         While there is no other one it has them all the same."""
         if not self.draining:
             self._subscriber.draining = True
@@ -266,7 +267,7 @@ class NodesGroup:
         self._ask(action.token, ask, parks=True)
 
     def _plan(self, action: act.Plan) -> None:
-        """F1. Everybody gets the whole map."""
+        """KB-F1. Everybody gets the whole map."""
         whole = plan({member.member_id: member.metadata for member in action.members}, self._shards)
         shares = tuple((member.member_id, whole) for member in action.members)
         self.tell(mev.Planned(action.generation, shares, question=action.question))
@@ -341,7 +342,7 @@ class NodesGroup:
     # -- what comes of it -------------------------------------------------------------------------------------------
 
     def _revoke(self, action: act.Revoke) -> None:
-        """F8: the rejoin waits for what these shards wrote, half a session at most."""
+        """KB-F8: the rejoin waits for what these shards wrote, half a session at most."""
         deadline_ms = min(action.deadline_ms, self._now_ms() + self._settings.session_timeout_ms // 2)
         self._owning.step(ev.Revoke(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms))
 
@@ -379,7 +380,7 @@ class NodesGroup:
         self.tell(mev.Start())
 
     async def _see_who_fenced(self) -> None:
-        """F2."""
+        """KB-F2."""
         me = self._settings
         holder = await who_has_my_place(
             self._membership, me.node, me.instance, self._now_ms, patience_ms=me.session_timeout_ms

@@ -1,4 +1,5 @@
-"""What it means that the nodes' group refuses a node: as sentences for operators, and by whom it was put out (F2)."""
+"""What it means that the nodes' group refuses a node: as sentences for operators, and by whom it was put out
+(KB-F2)."""
 
 import asyncio
 from collections.abc import Callable

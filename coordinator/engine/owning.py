@@ -29,7 +29,7 @@ from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.errors import StorageError
 
 LATE_S: Final = 0.1
-"""How often it is looked who has waited too long for an answer (A3)."""
+"""How often it is looked who has waited too long for an answer (KB-A3)."""
 
 
 class Owning:
@@ -71,7 +71,7 @@ class Owning:
         self._on_stop = on_stop
         self._on_bug = on_bug
         self.on_let_go: Callable[[int], None] = lambda token: None
-        """Hears of each `Revoke` that is done with (F8)."""
+        """Hears of each `Revoke` that is done with (KB-F8)."""
         self._refusing: set[int] = set()
         """Let go of: what they wrote is waited for, and its answers leave."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,7 +130,7 @@ class Owning:
             self._soon(lambda: self._committed(shard, position))
 
     def flushed(self, shards: Collection[int]) -> None:
-        """The turn is over: what it wrote may leave. That it counts Kafka says (A5)."""
+        """The turn is over: what it wrote may leave. That it counts Kafka says (KB-A5)."""
         self._leave()
 
     def broke(self, shard: int, why: str) -> None:
@@ -187,7 +187,7 @@ class Owning:
                 self._opened(shard, now_ms - ended_ms)
 
     def _opened(self, shard: int, gap_ms: int) -> None:
-        """The lease is back after a short gap: nobody was heard in it, so deadlines come later by as much (G6)."""
+        """The lease is back after a short gap: nobody was heard in it, so deadlines come later by as much (CL-G6)."""
 
         def opened() -> None:
             if self._engine.status(shard) is ShardStatus.ACTIVE:
@@ -286,7 +286,7 @@ class Owning:
         self._soon(serve)
 
     def _refuse(self, effect: ef.Refuse) -> None:
-        """F8: who waits for others hears that the coordinator moves; who waits for Kafka waits on."""
+        """KB-F8: who waits for others hears that the coordinator moves; who waits for Kafka waits on."""
         self._refusing.add(effect.shard)
 
         def refuse() -> None:

@@ -1,4 +1,4 @@
-"""What is read from the state topic, and how: batches as the rules want to see them, a slice at a time (S4)."""
+"""What is read from the state topic, and how: batches as the rules want to see them, a slice at a time (KB-S4)."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is looked at before a node serves anything: whether this upstream, and its state topic, will do (1.2)."""
+"""What is looked at before a node serves anything: whether this upstream, and its state topic, will do (KB-N2)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ CONFIGS: Final[Mapping[str, str]] = {
     "message.timestamp.type": "LogAppendTime",
     "min.compaction.lag.ms": "3600000",
 }
-"""Of a state topic that is made; min.insync.replicas depends on how many copies there are (S7: the lag). A broker
+"""Of a state topic that is made; min.insync.replicas depends on how many copies there are (KB-S7: the lag). A broker
 forgets producers by the time stamps of what they wrote: by its own clock, not by that of a node."""
 
 LOOKED_AT: Final = ("cleanup.policy", "min.insync.replicas", "max.message.bytes")
@@ -51,8 +51,8 @@ class Wanted(NamedTuple):
 
 
 async def usable(upstream: Upstream, wanted: Wanted) -> int:
-    """How many bytes a batch of the state topic may have, less a tenth (S1); makes the topic where there is none, and
-    none was before.
+    """How many bytes a batch of the state topic may have, less a tenth (KB-S1); makes the topic where there is none,
+    and none was before.
 
     Raises Unusable, and UpstreamError where nobody answers.
     """

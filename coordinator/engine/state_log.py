@@ -11,10 +11,10 @@ from muster.coordinator.ownership.facts import Measured, Record
 from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
 
 LEDGER = b"{"
-"""So begin the ledger's keys (S2)."""
+"""So begin the ledger's keys (KB-S2)."""
 
 SETTLED = (32_255).to_bytes(2, "big")
-"""So begin keys of groups of which nothing is to be taken over from the upstream by itself any more (M2): a kind of
+"""So begin keys of groups of which nothing is to be taken over from the upstream by itself any more (KB-M2): a kind of
 hard facts that only this room knows."""
 
 OnPositions: TypeAlias = Callable[[int, Collection[str]], None]
@@ -70,7 +70,7 @@ class StateLog:
     what rests on it once Kafka has acknowledged it."""
 
     def __init__(self, batch_bytes: int) -> None:
-        """batch_bytes: what one batch has room for (S1)."""
+        """batch_bytes: what one batch has room for (KB-S1)."""
         self.batch_bytes = batch_bytes
         self.on_positions: OnPositions | None = None
         """Hears whose positions each turn changes."""
@@ -96,7 +96,7 @@ class StateLog:
         check_room(shard, groups, self.batch_bytes)
 
     def flush(self, shards: Sequence[int]) -> None:
-        """Kafka's acknowledgements come by themselves (A5)."""
+        """Kafka's acknowledgements come by themselves (KB-A5)."""
 
     def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
         """Raises LogFailed. What only this room knows is put aside on the way."""

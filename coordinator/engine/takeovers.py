@@ -1,4 +1,5 @@
-"""From whom this node takes a shard over, and why: what the shard's diary says of it (F9), as a cluster's does (G9)."""
+"""From whom this node takes a shard over, and why: what the shard's diary says of it (KB-F9), as a cluster's does
+(CL-G9)."""
 
 from typing import Final
 

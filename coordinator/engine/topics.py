@@ -1,4 +1,4 @@
-"""The topics of the upstream: how many partitions they have, their ids, who leads them (T1 to T4).
+"""The topics of the upstream: how many partitions they have, their ids, who leads them (KB-T1 to KB-T4).
 
 Asked for every so often, at once where somebody knows of a change, and told as `TopicsChanged`, each change once. What
 an answer means, `ownership.topics_seen` says. All in the thread of the loop, but for what says otherwise.
@@ -65,11 +65,11 @@ class Topics:
         return self._event.partitions
 
     def ids(self) -> Mapping[str, bytes]:
-        """16 bytes each, Kafka's (T2). What matches no pattern has none here."""
+        """16 bytes each, Kafka's (KB-T2). What matches no pattern has none here."""
         return self._event.ids
 
     def topic(self, name: str) -> Topic | None:
-        """Whatever its name, Muster's own too; None: there is none (T4)."""
+        """Whatever its name, Muster's own too; None: there is none (KB-T4)."""
         return self._seen.topics.get(name)
 
     def event(self) -> TopicsChanged:
@@ -91,7 +91,7 @@ class Topics:
         return self._looked_ms is not None
 
     def unseen(self) -> Mapping[str, int]:
-        """Topics that answers leave out and that are still planned with: for how many milliseconds (T4)."""
+        """Topics that answers leave out and that are still planned with: for how many milliseconds (KB-T4)."""
         return self._seen.unseen(self._now_ms())
 
     def leader(self, topic: str, partition: int) -> int:

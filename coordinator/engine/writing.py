@@ -1,4 +1,4 @@
-"""What is written into the state topic: a shard's batches as bytes, and what no batch has room for (S1, S3)."""
+"""What is written into the state topic: a shard's batches as bytes, and what no batch has room for (KB-S1, KB-S3)."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ LEFT_OUT: Final = frozenset({"snapshot", "plan"})
 
 
 def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
-    """The batch's bytes: made once, for the same must be sent again (A2)."""
+    """The batch's bytes: made once, for the same must be sent again (KB-A2)."""
     if batch.wire is None:
         codec = CODEC if batch.size >= COMPRESSED_FROM else "none"
         batch.wire = encode_written(
@@ -57,7 +57,7 @@ def size_of(entry: Entry) -> int:
 
 
 class TooLarge(LogFailed):
-    """Records of these groups have no room in any batch (S3)."""
+    """Records of these groups have no room in any batch (KB-S3)."""
 
     def __init__(self, sentence: str, groups: frozenset[str]) -> None:
         super().__init__(sentence)
@@ -65,7 +65,7 @@ class TooLarge(LogFailed):
 
 
 def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> Measured:
-    """What one turn writes, the ledger's records first and the group's last (S1).
+    """What one turn writes, the ledger's records first and the group's last (KB-S1).
 
     An entry of the ledger that alone is too large is cut short. Raises TooLarge for a group's record that is: nothing
     of the turn is kept then.

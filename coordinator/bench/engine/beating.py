@@ -1,4 +1,4 @@
-"""P7: a heartbeat at a node over Kafka, beside one at a node with a log of its own: processor time, interleaved."""
+"""KB-P7: a heartbeat at a node over Kafka, beside one at a node with a log of its own: processor time, interleaved."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""P1 to P3: commits through a node over Kafka, beside what it costs to write as much to that Kafka."""
+"""KB-P1 to KB-P3: commits through a node over Kafka, beside what it costs to write as much to that Kafka."""
 
 import asyncio
 import gc

@@ -1,5 +1,5 @@
-"""P8, P9: how long nobody answers a heartbeat when the owner of its group's shard is killed, or told to stop; beside
-three brokers of Kafka, of which the group's coordinator goes the same way."""
+"""KB-P8, KB-P9: how long nobody answers a heartbeat when the owner of its group's shard is killed, or told to stop;
+beside three brokers of Kafka, of which the group's coordinator goes the same way."""
 
 import asyncio
 from collections.abc import Iterator

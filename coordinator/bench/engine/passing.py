@@ -1,4 +1,4 @@
-"""P5, P6: records that pass a node on their way from Kafka and to it, beside the same at the broker's own port.
+"""KB-P5, KB-P6: records that pass a node on their way from Kafka and to it, beside the same at the broker's own port.
 
 Load, node and broker share the machine's cores; rounds alternate, and what counts is the median.
 """

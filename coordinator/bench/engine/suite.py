@@ -1,4 +1,4 @@
-"""The cases of `muster bench engine`: goals are those of the wing's section 14."""
+"""The cases of `muster bench engine`: the goals are KB-P1 to KB-P9 (docs/design/kafka-backend.md, Goals)."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""P4: a shard with a million positions in it is taken from Kafka, beside the same records from a log of one's own."""
+"""KB-P4: a shard with a million positions in it is taken from Kafka, beside the same records from a node's own log."""
 
 import asyncio
 import time

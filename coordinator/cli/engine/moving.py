@@ -158,7 +158,7 @@ class HereByAdmin:
         from muster.coordinator.engine.upstream.groups import Position
 
         if await self._described(group) is None:
-            return {}  # to be asked for its positions would have it adopted at once (M2)
+            return {}  # to be asked for its positions would have it adopted at once (KB-M2)
         kept = await self._admin.group_offsets(group, include_zookeeper=False)
         return {(tp.topic, tp.partition): Position(at.offset, at.leader_epoch, at.metadata) for tp, at in kept.items()}
 

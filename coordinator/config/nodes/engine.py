@@ -264,8 +264,9 @@ NO_PLACE: Final[Mapping[str, str]] = {
 def check_engine(
     engine: EngineSettings, *, given: Collection[str], log_dirs: object, others: Mapping[str, str]
 ) -> None:
-    """What has no place beside a Kafka (1.1). given: names of fields that were set. others: settings that are listed in
-    `NO_PLACE`, "" where they are as they should be. Raises ValueError, which names both."""
+    """What has no place beside a Kafka (KB-N1). given: names of fields that were set.
+    others: settings that are listed in `NO_PLACE`, "" where they are as they should be. Raises ValueError, which names
+    both."""
     if not engine.upstream:
         return
     if "data_dir" in given:

@@ -1,4 +1,4 @@
-"""M1, M3: a group's positions are taken over from the upstream's own coordinator, or given back to it.
+"""KB-M1, KB-M3: a group's positions are taken over from the upstream's own coordinator, or given back to it.
 
 Both are done to a group without members, on either side: whoever works on in it would not see what is done.
 """
@@ -57,7 +57,8 @@ class Moved(NamedTuple):
 async def adopt(
     upstream: Upstream, group: str, here: Here, topics: Mapping[str, int], *, dry_run: bool = False
 ) -> Moved:
-    """Take the positions that the upstream has of the group (M1). topics: those that there are, with their partitions.
+    """Take the positions that the upstream has of the group (KB-M1). topics: those that there are, with their
+    partitions.
 
     Raises InTheWay, NotThere, UpstreamError, and what `here` raises.
     """
@@ -83,7 +84,7 @@ async def adopt(
 
 
 async def release(upstream: Upstream, group: str, here: Here, *, dry_run: bool = False) -> Moved:
-    """Give the group's positions to the upstream, and forget it here (M3).
+    """Give the group's positions to the upstream, and forget it here (KB-M3).
 
     Raises InTheWay, UpstreamError, and what `here` raises.
     """

@@ -1,4 +1,4 @@
-"""X9: whether somebody reads in a group of ours by the back door, at the real brokers.
+"""KB-X9: whether somebody reads in a group of ours by the back door, at the real brokers.
 
 Such a group is in two halves that know nothing of each other: each record is read twice. Every so often all brokers are
 asked which groups they have, and who is in those that are Muster's.

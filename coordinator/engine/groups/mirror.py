@@ -1,4 +1,4 @@
-"""M4: what groups commit here is committed upstream, too: for tools that read it there, and for the way back.
+"""KB-M4: what groups commit here is committed upstream, too: for tools that read it there, and for the way back.
 
 Best effort, behind what counts here, and each group seldom. Which groups have committed is seen in what goes into the
 state log; what they have committed is asked for as a client would, so that nothing leaves that a crash could undo.

@@ -1,4 +1,5 @@
-"""What clients are told of: an API or a version only when it is in this table, never because the upstream has it (X5).
+"""What clients are told of: an API or a version only when it is in this table, never because the upstream has it
+(KB-X5).
 
 Not in it: Produce from 10 and Fetch from 16 on, which name brokers' addresses (KIP-951); features, so that clients keep
 to transactions version 1; share and streams groups, telemetry, Raft, what brokers ask each other, and the moving of

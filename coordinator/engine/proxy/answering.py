@@ -1,4 +1,4 @@
-"""Who coordinates groups of ours, and what a broker's port says of them: that it is not the place (X2, X3)."""
+"""Who coordinates groups of ours, and what a broker's port says of them: that it is not the place (KB-X2, KB-X3)."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeVar
@@ -83,7 +83,7 @@ class NotHere:
 
 
 class NoTransactions:
-    """Offsets of groups of ours are in nobody's transaction (E8). Clients turn the code into an error that names the
+    """Offsets of groups of ours are in nobody's transaction (KB-E8). Clients turn the code into an error that names the
     group and lets the transaction be aborted."""
 
     async def add_offsets_to_txn(self, request: Any, call: KafkaCall) -> Any:

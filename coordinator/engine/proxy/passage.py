@@ -1,5 +1,5 @@
 """A client's connection through the node. What passes streams, what is for Muster is answered as at any other door, and
-answers leave in the order of the requests also where both mix (X7).
+answers leave in the order of the requests also where both mix (KB-X7).
 
 Of a request that passes no more is read than its length, API, version and correlation id; of Produce also whether it
 will be answered. Requests for groups are held whole, within the limits of the node's other doors.

@@ -1,4 +1,4 @@
-"""Where clients find the upstream's brokers through this node, and where Muster's nodes are (X3, X4)."""
+"""Where clients find the upstream's brokers through this node, and where Muster's nodes are (KB-X3, KB-X4)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The ports at which a node stands for itself and for each broker: bound before the upstream was asked (X6)."""
+"""The ports at which a node stands for itself and for each broker: bound before the upstream was asked (KB-X6)."""
 
 import asyncio
 import socket

@@ -190,7 +190,7 @@ def versions(version: int, own_port: bool, untold: Collection[int] = ()) -> Edit
 
 
 def listed_groups(version: int, ours: Callable[[str], bool]) -> Edit:
-    """ListGroups without the groups that are ours: the nodes of Muster tell of those (X8)."""
+    """ListGroups without the groups that are ours: the nodes of Muster tell of those (KB-X8)."""
 
     def change(answer: Any) -> Any:
         answer.groups = [row for row in answer.groups if not ours(row.group_id)]

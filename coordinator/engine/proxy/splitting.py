@@ -1,4 +1,4 @@
-"""Requests that name several things, some of which are Muster's: cut apart, and their answers joined (X2). Pure."""
+"""Requests that name several things, some of which are Muster's: cut apart, and their answers joined (KB-X2). Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """`{cluster}.security` as one node reads and writes it.
 
-All nodes read it as it grows. Who changes something owns it first, as a shard's log is owned (F3, F4): the next epoch
-of the producer `{cluster}.security`, its owner record, and all that came before that is read. From that record on the
-broker refuses what an owner before still sends. Where it has forgotten him, all readers pass that over (S4), he among
-them, who knows then that it did not count. So two nodes never decide by less than what the other has written, and who
-owns it stays owner until somebody else writes.
+All nodes read it as it grows. Who changes something owns it first, as a shard's log is owned (KB-F3, KB-F4): the next
+epoch of the producer `{cluster}.security`, its owner record, and all that came before that is read. From that record on
+the broker refuses what an owner before still sends. Where it has forgotten him, all readers pass that over (KB-S4), he
+among them, who knows then that it did not count. So two nodes never decide by less than what the other has written, and
+who owns it stays owner until somebody else writes.
 """
 
 import asyncio
@@ -224,7 +224,7 @@ class SecurityLog:
                 await asyncio.sleep(random.uniform(0, APART_S))
 
     async def _mend(self, turn: int) -> None:
-        """S7: what void records hide is written again, and then owner records of turns before go."""
+        """KB-S7: what void records hide is written again, and then owner records of turns before go."""
         if keys := self._replay.must_repair():
             await self.append([(key, self._truth(key), None) for key in keys])
         gone = [key for before, key in self._replay.owners if before < turn]
@@ -250,7 +250,7 @@ class SecurityLog:
             raise Superseded
 
     async def _produce(self, new: Sequence[NewRecord], producer: Producer, sequence: int) -> int:
-        """The very same bytes until it is known what became of them (A2); the offset of the first record."""
+        """The very same bytes until it is known what became of them (KB-A2); the offset of the first record."""
         wire = encode_written(new, self._wall_ms(), producer=(*producer, sequence))
         while True:
             try:

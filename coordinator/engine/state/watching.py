@@ -23,7 +23,7 @@ AGAIN: Final = "`muster engine init --again` says that it counts, once you have 
 
 class StateTopic:
     """`start` once the start checks are passed; `stop` ends it. That the topic is gone, or another one, says `Topics`
-    (T4); `tell` hears of it as `TopicLost` and `TopicFound`."""
+    (KB-T4); `tell` hears of it as `TopicLost` and `TopicFound`."""
 
     def __init__(
         self,

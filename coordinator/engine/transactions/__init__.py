@@ -1,4 +1,4 @@
-"""Exactly-once of clients' producers over somebody's Kafka (E1 to E5), by the rules of `ownership.following`.
+"""Exactly-once of clients' producers over somebody's Kafka (KB-E1 to KB-E5), by the rules of `ownership.following`.
 
 positions.py    between records of the state topic and what the core is told of transactions
 writing.py      performs what is to be written in clients' names, and tells the core what came of it

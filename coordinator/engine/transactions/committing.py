@@ -1,4 +1,4 @@
-"""One TxnOffsetCommit, from its group's leave to its answer (E2, E3)."""
+"""One TxnOffsetCommit, from its group's leave to its answer (KB-E2, KB-E3)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ AGAIN_S: Final = 0.05
 
 CODES: Final[Mapping[int, int]] = {0: 0, 10: 28, 16: 16, 47: 47, 48: 48, 90: 90}
 """What a client is told of what a broker says of a write (INVALID_COMMIT_OFFSET_SIZE for MESSAGE_TOO_LARGE); of all
-else COORDINATOR_NOT_AVAILABLE (E3)."""
+else COORDINATOR_NOT_AVAILABLE (KB-E3)."""
 
 NO_RIGHT: Final = frozenset({29, 53})
-"""Muster's own login may not write to the state topic, or not in clients' names (E7)."""
+"""Muster's own login may not write to the state topic, or not in clients' names (KB-E7)."""
 
 Codes: TypeAlias = Mapping[Place, int]
 

@@ -1,4 +1,4 @@
-"""Reads on in shards in which a client's transaction is open (E4): those that one broker leads by one long poll."""
+"""Reads on in shards in which a client's transaction is open (KB-E4): those that one broker leads by one long poll."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours, as APIs of Kafka's door (E1, E2)."""
+"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours, as APIs of Kafka's door (KB-E1, KB-E2)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

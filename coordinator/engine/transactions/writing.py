@@ -1,4 +1,5 @@
-"""Performs what is written in clients' names (E2, E3), and tells the core what its log has of their transactions."""
+"""Performs what is written in clients' names (KB-E2, KB-E3), and tells the core what its log has of their
+transactions."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -22,10 +22,10 @@ WAIT_FOR_COORDINATOR = frozenset({14, 15, 16, 51})
 """Asked again after a while: the coordinator moves, or ends what was before."""
 
 WAIT_FOR_LEADER = frozenset({3, 5, 6, 7, 19, 20, 56, 74, 75})
-"""A2: the same bytes are sent again, to whoever leads then."""
+"""KB-A2: the same bytes are sent again, to whoever leads then."""
 
 FENCED = frozenset({47, 90, 120})
-"""F5: somebody else owns the shard."""
+"""KB-F5: somebody else owns the shard."""
 
 
 class UpstreamError(Exception):

@@ -36,8 +36,8 @@ class Given(NamedTuple):
 
 
 async def init_producer(upstream: Upstream, transactional_id: str) -> Given:
-    """A producer whose epoch is one above that of whoever had this transactional id before (D3), or the code why not:
-    14, 15, 16 and 51 are worth another try. Raises UpstreamError."""
+    """A producer whose epoch is one above that of whoever had this transactional id before (KB-D3), or the code why
+    not: 14, 15, 16 and 51 are worth another try. Raises UpstreamError."""
     request = struct("InitProducerIdRequest")(transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_MS)
     answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "InitProducerId", request)
     return Given(answer.error_code, answer.producer_id, answer.producer_epoch)
@@ -50,8 +50,8 @@ async def add_partition(
     place: tuple[str, int],
     broker: int | None = None,
 ) -> int:
-    """Put a partition into the transaction of a client's producer, given with its epoch (E1): Kafka's code. broker: who
-    is asked; None: whoever coordinates the transaction. Raises UpstreamError."""
+    """Put a partition into the transaction of a client's producer, given with its epoch (KB-E1): Kafka's code. broker:
+    who is asked; None: whoever coordinates the transaction. Raises UpstreamError."""
     topic, partition = place
     asked = struct("AddPartitionsToTxnRequest.topics")(name=topic, partitions=[partition])
     request = struct("AddPartitionsToTxnRequest")(
@@ -70,7 +70,7 @@ async def add_partition(
 
 
 async def described(upstream: Upstream, broker: int, topic: str, partition: int, producer_id: int) -> Told:
-    """What this leader knows of a producer in its partition (E3). Raises UpstreamError."""
+    """What this leader knows of a producer in its partition (KB-E3). Raises UpstreamError."""
     asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
     answer = await upstream.ask(broker, "DescribeProducers", struct("DescribeProducersRequest")(topics=[asked]))
     for each in (part for found in answer.topics for part in found.partitions):

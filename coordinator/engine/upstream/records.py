@@ -29,7 +29,7 @@ MOST_BATCHES: Final = 10_000
 
 
 BESIDE_S: Final = 1.0
-"""How much longer than its own time a Produce is waited for: a broker that is silent then may lead no more (A2)."""
+"""How much longer than its own time a Produce is waited for: a broker that is silent then may lead no more (KB-A2)."""
 
 
 class Written(NamedTuple):

@@ -227,7 +227,7 @@ class Upstream:
         self._coordinators.pop((kind, key), None)
 
     async def _coordinator(self, kind: int, key: str, within_s: float | None) -> int:
-        """Without this question a new cluster never makes the topic that its coordinators keep (F3)."""
+        """Without this question a new cluster never makes the topic that its coordinators keep (KB-F3)."""
         request = struct("FindCoordinatorRequest")(key=key, key_type=kind)
         answer = await self.any("FindCoordinator", request, within_s)
         if answer.error_code:

@@ -1,4 +1,5 @@
-"""Settings of groups and of nodes, for Kafka's tools that pass a node (X12); those of all else are the upstream's."""
+"""Settings of groups and of nodes, for Kafka's tools that pass a node (KB-X12); those of all else are the
+upstream's."""
 
 from muster.coordinator.engine.proxy.places import Places
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers

@@ -1,6 +1,7 @@
 """The engine of a node whose state is in somebody's Kafka: what it refuses unread.
 
-A shard that is about to move takes nothing new (F8), and one with too much under way nothing that would add to it (A3).
+A shard that is about to move takes nothing new (KB-F8), and one with too much under way nothing that would add to it
+(KB-A3).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,9 +44,9 @@ MOST_HELD: Final = 10_000
 
 
 class GatedAnswers(LedAnswers):
-    """A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what others
-    of its shard wrote; members would take the node for gone. It rests on what the member was told before, which is on
-    record, and on the lease."""
+    """KB-A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what
+    others of its shard wrote; members would take the node for gone. It rests on what the member was told before, which
+    is on record, and on the lease."""
 
     def tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
         if slot.held or slot.position > slot.durable:
@@ -76,8 +77,8 @@ class GatedDeadlines(LedDeadlines):
 
 
 class GatedStepper(LedStepper):
-    """Tells those whose group's record has no room in the log that it is theirs (S3). The shard goes all the same: what
-    was decided is in memory, and nowhere else."""
+    """Tells those whose group's record has no room in the log that it is theirs (KB-S3). The shard goes all the same:
+    what was decided is in memory, and nowhere else."""
 
     tells = GatedAnswers
     waits = GatedDeadlines
@@ -120,7 +121,7 @@ class Said(NamedTuple):
 
 
 class Newcomers(Protocol):
-    """Who knows of groups that are not known here (M2)."""
+    """Who knows of groups that are not known here (KB-M2)."""
 
     def said_of(self, shard: int, group: str) -> Said | None:
         """None: it has to be looked for."""
@@ -132,13 +133,13 @@ class Newcomers(Protocol):
         """Somebody wants it, or positions of it, deleted here; `by`: who, from where and why."""
 
     def adopted(self, shard: int, group: str) -> None:
-        """Somebody takes it over by hand (M1)."""
+        """Somebody takes it over by hand (KB-M1)."""
 
 
 class GatedEngine(LedEngine):
     """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why nobody
     may be judged right now by the rights that are known here. on_read: hears which
-    topics members subscribe to by name (T1)."""
+    topics members subscribe to by name (KB-T1)."""
 
     _authority: Gate
     newcomers: Newcomers | None = None
@@ -159,7 +160,7 @@ class GatedEngine(LedEngine):
         self._deadlines.may_judge = lambda: not self._in_doubt()
 
     def flush_job(self) -> None:
-        """A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
+        """KB-A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
         if (job := super().flush_job()) is not None:
             self._flushing.finish(job)
             self._authority.flushed(job.positions)

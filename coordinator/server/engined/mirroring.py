@@ -1,4 +1,4 @@
-"""M4 on a node: its groups' positions, asked of its own driver, are committed upstream as well."""
+"""KB-M4 on a node: its groups' positions, asked of its own driver, are committed upstream as well."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""M2: a group that is not known here and has positions upstream is adopted when it is first asked for.
+"""KB-M2: a group that is not known here and has positions upstream is adopted when it is first asked for.
 
 Its clients changed an address, and nothing else: they go on where they were. While somebody still reads in it upstream
 it is refused here, or each record would be read twice. What was once taken over, and what was deleted here, is never

@@ -1,4 +1,4 @@
-"""Asks the owners of groups what Kafka's tools may ask of any node: what is set for them, and for which (X12)."""
+"""Asks the owners of groups what Kafka's tools may ask of any node: what is set for them, and for which (KB-X12)."""
 
 from typing import Any, Final
 

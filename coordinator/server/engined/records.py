@@ -1,4 +1,5 @@
-"""The Broker service over somebody's Kafka (G2): topics and offsets are told; records are for Kafka's own clients."""
+"""The Broker service over somebody's Kafka (KB-G2): topics and offsets are told; records are for Kafka's own
+clients."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

@@ -12,7 +12,7 @@ BUNDLED = "it needs a node that keeps records itself (engine=bundled)"
 
 
 class RefusedStaging:
-    """The Staging service, G3: what Spark's exactly-once sink writes by."""
+    """The Staging service, KB-G3: what Spark's exactly-once sink writes by."""
 
     def __init__(self, engine: str) -> None:
         self._sentence = (

@@ -313,8 +313,8 @@ class KafkaSide:
             self._fail(NoUpstream(str(error)))
 
     def transactions_of(self, partitions: Callable[[], Mapping[str, int]]) -> Callable[[Groups], object] | None:
-        """What makes handlers of clients' transactions with positions of groups of these; None: they are refused (E8).
-        partitions: of the topics that positions may be in."""
+        """What makes handlers of clients' transactions with positions of groups of these; None: they are refused
+        (KB-E8). partitions: of the topics that positions may be in."""
         settings = self._settings
         if not settings.engine_kafka_transactions:
             return None
@@ -378,7 +378,7 @@ class KafkaSide:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def let_go(self) -> None:
-        """F8: have the others take this node's shards, and leave their group; return once they have, or it takes too
+        """KB-F8: have the others take this node's shards, and leave their group; return once they have, or it takes too
         long."""
         if self._nodes is not None and not await self._nodes.leave(self._settings.shutdown_timeout_ms / 1_000):
             log.warning("the node stops with shards that nobody has taken yet", shards=len(self._nodes.mine))
@@ -434,9 +434,9 @@ class KafkaSide:
 
 
 def limits_over(limits: Limits, batch_bytes: int, topic: str) -> Limits:
-    """S3: what no record of the state topic has room for is refused before anything is changed: found out only when it
-    is to be written, it would cost all groups of its shard what is not on record yet. A half, for a member that comes
-    back may bring as much again."""
+    """KB-S3: what no record of the state topic has room for is refused before anything is changed: found out only when
+    it is to be written, it would cost all groups of its shard what is not on record yet. A half, for a member that
+    comes back may bring as much again."""
     return replace(
         limits,
         max_group_bytes=min(limits.max_group_bytes, batch_bytes // 2),

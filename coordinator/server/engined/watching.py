@@ -150,7 +150,7 @@ class Watching:
         )
 
     def _tell_lost(self, conditions: Conditions, shards: Shards) -> None:
-        """Section 10: loudly, and until an operator has said what counts."""
+        """KB-H1: loudly, and until an operator has said what counts."""
         topic, lost = self._settings.state_topic, shards.lost()
         if shards.topic_lost:
             sentence = f"no shard is served: {shards.topic_lost}"

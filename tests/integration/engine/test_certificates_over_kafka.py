@@ -1,5 +1,5 @@
 """Clients come to a node by certificates, and to a real Kafka with an authorizer by credentials of the proxy's own:
-Muster's lists go by the certificate's name, that Kafka's by the one principal (X10)."""
+Muster's lists go by the certificate's name, that Kafka's by the one principal (KB-X10)."""
 
 import asyncio
 import shlex
@@ -200,7 +200,7 @@ def test_groups_go_by_the_name_of_the_certificate(node: CertifiedNode) -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("alice", None), ("bob", KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)])
 def test_positions_in_transactions_go_by_it_too(node: CertifiedNode, name: str, code: int | None) -> None:
-    """E1: bob may begin one by the id, which is Kafka's to say for all of them, and put no positions into it."""
+    """KB-E1: bob may begin one by the id, which is Kafka's to say for all of them, and put no positions into it."""
     alice = Member(node.given("alice"), "of-alice", TOPIC)
     producer = Producer({**node.given(name), "transactional.id": "hers"}, logger=None)
     try:

@@ -1,4 +1,4 @@
-"""Records that a client's transaction put into the state topic, on a real broker: markers decide (S4, S5)."""
+"""Records that a client's transaction put into the state topic, on a real broker: markers decide (KB-S4, KB-S5)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A node that clients do not reach and its Kafka does: it goes on to be named, and the doctor says so (section 10)."""
+"""A node that clients do not reach and its Kafka does: it goes on to be named, and the doctor says so (KB-H2)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

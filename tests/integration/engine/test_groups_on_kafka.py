@@ -1,4 +1,5 @@
-"""X9, M1, M3 against a real broker: who reads by the back door, and what a group has committed, there and back."""
+"""KB-X9, KB-M1, KB-M3 against a real broker: who reads by the back door, and what a group has committed, there and
+back."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -175,7 +175,7 @@ async def tried(once: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def an_owner_and_the_next(desk: Desk) -> list[Any]:
-    """D3, F4: the old one writes until the new one has."""
+    """KB-D3, KB-F4: the old one writes until the new one has."""
     old = await desk.init("shard")
     said: list[Any] = [await desk.append(old, 0), await desk.append(old, 1)]
     new = await desk.init("shard")
@@ -186,13 +186,13 @@ async def an_owner_and_the_next(desk: Desk) -> list[Any]:
 
 
 async def an_owner_of_another_id(desk: Desk) -> list[Any]:
-    """F6: it fences nobody."""
+    """KB-F6: it fences nobody."""
     old, new = await desk.init("shard"), await desk.init("another")
     return [await desk.append(old, 0), await desk.append(new, 0), await desk.append(old, 1), await desk.append(new, 1)]
 
 
 async def sequences(desk: Desk) -> list[Any]:
-    """A2: the same again is in the log once; a gap is refused, and so is what is long past (45: not 46)."""
+    """KB-A2: the same again is in the log once; a gap is refused, and so is what is long past (45: not 46)."""
     owner = await desk.init("shard")
     said = [await desk.append(owner, 0, 2), await desk.append(owner, 2), await desk.append(owner, 2)]
     said += [await desk.append(owner, 5), await desk.append(owner, 0, 2)]
@@ -209,7 +209,7 @@ async def a_producer_that_is_not_known(desk: Desk) -> list[Any]:
 
 
 async def transactions(desk: Desk) -> list[Any]:
-    """E1, E2, S5: not without the partition; plain batches go in behind; markers end it."""
+    """KB-E1, KB-E2, KB-S5: not without the partition; plain batches go in behind; markers end it."""
     owner, client = await desk.init("shard"), await desk.init("client")
     said: list[Any] = [await desk.append(owner, 0), await desk.append(client, 0, txn="client")]
     for commits in (True, False):
@@ -221,7 +221,7 @@ async def transactions(desk: Desk) -> list[Any]:
 
 
 async def a_producer_that_is_forgotten(desk: Desk) -> list[Any]:
-    """F6: after producer.id.expiration.ms nothing fences the one before."""
+    """KB-F6: after producer.id.expiration.ms nothing fences the one before."""
     old = await desk.init("shard")
     said = [await desk.append(old, 0)]
     new = await desk.init("shard")

@@ -1,4 +1,4 @@
-"""M2 on a node over a real Kafka: clients that changed an address go on where they were."""
+"""KB-M2 on a node over a real Kafka: clients that changed an address go on where they were."""
 
 from pathlib import Path
 

@@ -84,7 +84,7 @@ def test_while_kafka_is_away_nobody_answers_and_all_is_there_when_it_is_back(way
 
 
 def test_a_short_cut_moves_nothing(ways: Ways) -> None:
-    """G6: shorter than the lease; what waits is answered when it is over."""
+    """CL-G6: shorter than the lease; what waits is answered when it is over."""
 
     async def story() -> None:
         async with three(ways.addresses, "cutshort", 20 * SESSION_MS) as nodes:

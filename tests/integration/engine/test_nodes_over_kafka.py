@@ -173,7 +173,7 @@ def test_members_outlive_the_owner_of_their_shard(nodes: Nodes, how: str) -> Non
 
 
 def test_two_processes_of_one_node_id_do_not_both_run(nodes: Nodes, tmp_path: Path) -> None:
-    """The later one has its place (F2)."""
+    """The later one has its place (KB-F2)."""
     first = nodes[2]
     later = NodeProcess(tmp_path / "later", dict(first.settings))
     later.start()
@@ -195,7 +195,7 @@ def test_a_session_that_the_upstream_does_not_take_is_said(nodes: Nodes, tmp_pat
 
 
 def test_a_shard_that_moves_in_mid_rebalance_has_its_last_plan(nodes: Nodes) -> None:
-    """As after a crash: who was joining joins again at the new owner, and nobody is removed (section 10)."""
+    """As after a crash: who was joining joins again at the new owner, and nobody is removed (KB-H3)."""
     with ExitStack() as stack:
         admin = stack.enter_context(Admin(bootstrap_servers=nodes.bootstrap))
         nodes.until(lambda: owners(nodes, admin) == {1, 2}, "both have shards")

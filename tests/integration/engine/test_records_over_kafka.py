@@ -1,4 +1,4 @@
-"""G2: records of nodes over a real Kafka are read and written there, behind the same methods."""
+"""KB-G2: records of nodes over a real Kafka are read and written there, behind the same methods."""
 
 from collections.abc import Iterator
 from typing import Any

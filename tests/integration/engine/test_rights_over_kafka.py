@@ -1,4 +1,4 @@
-"""Who may do what at nodes over a Kafka: it says who clients are, and lists in a topic there what they may (X10)."""
+"""Who may do what at nodes over a Kafka: it says who clients are, and lists in a topic there what they may (KB-X10)."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

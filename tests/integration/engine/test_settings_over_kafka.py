@@ -1,4 +1,5 @@
-"""Settings by Kafka's tools through nodes over a Kafka: of Muster's groups and nodes here, of all else there (X12)."""
+"""Settings by Kafka's tools through nodes over a Kafka: of Muster's groups and nodes here, of all else there
+(KB-X12)."""
 
 import asyncio
 import subprocess

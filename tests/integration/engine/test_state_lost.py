@@ -1,5 +1,5 @@
 """The state topic of a running node is deleted, made anew, cut or grown: it is said, nothing is made anew by itself,
-and `muster engine init --again` has it go on (section 10)."""
+and `muster engine init --again` has it go on (KB-H1)."""
 
 import asyncio
 import subprocess

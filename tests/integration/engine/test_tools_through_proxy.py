@@ -149,7 +149,7 @@ def test_records_are_written_and_read(tools: Tools) -> None:
 
 
 def test_groups_are_seen_once_reset_and_deleted(tools: Tools) -> None:
-    """`--list` asks every node, brokers and Muster's (X8)."""
+    """`--list` asks every node, brokers and Muster's (KB-X8)."""
     with stage(tools.nodes, "range") as play:
         member = play.start("confluent")
         play.until_shared(member)
@@ -261,7 +261,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted_at_the_brokers(tools: Too
 
 
 def test_what_does_not_pass_says_so(tools: Tools, tmp_path: Path) -> None:
-    """Tools that move partitions or look at the quorum belong at the brokers' own addresses (X4, X5)."""
+    """Tools that move partitions or look at the quorum belong at the brokers' own addresses (KB-X4, KB-X5)."""
     make_topics(tools.nodes.kafka, {"of-moves": 1})
     at = tools.at()
     plan = tmp_path / "plan.json"

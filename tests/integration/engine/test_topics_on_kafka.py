@@ -1,4 +1,4 @@
-"""T1 to T6 against brokers that were not written here: librdkafka's mock cluster of three, and a real one."""
+"""KB-T1 to KB-T6 against brokers that were not written here: librdkafka's mock cluster of three, and a real one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -147,7 +147,7 @@ def test_a_token_of_a_file(listeners: Listeners, tmp_path: Path) -> None:
 
 
 def test_a_client_s_token_passes_a_node_where_tls_ends(listeners: Listeners, tmp_path: Path) -> None:
-    """X10: whom the token speaks of, once the broker believes it."""
+    """KB-X10: whom the token speaks of, once the broker believes it."""
     now = int(time.time())
     own = pem(tmp_path, "token", token(sub="muster", iat=now - 10, exp=now + 600))
     make_topics(f"127.0.0.1:{listeners.open}", {"guarded": 1})

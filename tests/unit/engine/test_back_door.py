@@ -1,4 +1,4 @@
-"""X9: which groups are asked about, what stays of a broker that does not answer, and what an operator is told."""
+"""KB-X9: which groups are asked about, what stays of a broker that does not answer, and what an operator is told."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""Whose name counts on a connection to a broker: the one that the broker has said yes to, and no other (X10)."""
+"""Whose name counts on a connection to a broker: the one that the broker has said yes to, and no other (KB-X10)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""M4: what is committed upstream, how often, and what a refusal costs."""
+"""KB-M4: what is committed upstream, how often, and what a refusal costs."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping

@@ -80,7 +80,7 @@ async def all_committed(nodes: list[OfMany], offset: int) -> None:
 
 
 def told(node: OfMany, shard: int) -> tuple[int, int, str] | None:
-    """F9: the newest takeover in the shard's diary: from, to, cause."""
+    """KB-F9: the newest takeover in the shard's diary: from, to, cause."""
     core: Any = node.engine.core(shard)
     if not core.state.takeovers:
         return None

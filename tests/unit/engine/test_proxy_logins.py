@@ -1,4 +1,4 @@
-"""A client logs in at its broker through the node: what is answered here rests on the broker's yes alone (X10)."""
+"""A client logs in at its broker through the node: what is answered here rests on the broker's yes alone (KB-X10)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,5 +1,5 @@
 """Clients with certificates come to the brokers by credentials of the proxy's own, which are nobody's with Muster's
-rights: the settings, what is asked as them, and what passes behind their login (X10)."""
+rights: the settings, what is asked as them, and what passes behind their login (KB-X10)."""
 
 import asyncio
 import ssl

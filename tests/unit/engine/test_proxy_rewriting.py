@@ -143,7 +143,7 @@ class OwnPortLike(PortLike):
 
 @pytest.mark.parametrize(("name", "version"), [*versions("DescribeLogDirs"), *versions("ListTransactions")])
 def test_what_each_broker_has_for_itself_is_told_once(name: str, version: int) -> None:
-    """Tools ask every node of the cluster in turn, and ours are among them (X4)."""
+    """Tools ask every node of the cluster in turn, and ours are among them (KB-X4)."""
     field = {"DescribeLogDirs": "results", "ListTransactions": "transaction_states"}[name]
     row = struct(f"{name}Response.{field}")
     answer = struct(f"{name}Response")(throttle_time_ms=7, **{field: [row(), row()]})

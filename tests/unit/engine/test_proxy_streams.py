@@ -1,5 +1,5 @@
 """What passes the proxy streams: answers leave in the order of requests, whoever they come from and however they are
-cut, and nobody who does not read makes the node hold what comes for him (X7)."""
+cut, and nobody who does not read makes the node hold what comes for him (KB-X7)."""
 
 import asyncio
 from collections.abc import Callable

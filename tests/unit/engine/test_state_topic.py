@@ -1,4 +1,4 @@
-"""Whether the state topic is the one it was: what a node asks before it starts (section 10)."""
+"""Whether the state topic is the one it was: what a node asks before it starts (KB-H1)."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""T1 to T4 against brokers: what is told of topics, when one is gone, and what a bad answer costs."""
+"""KB-T1 to KB-T4 against brokers: what is told of topics, when one is gone, and what a bad answer costs."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""T4 over a restart: positions of a topic that the first answers leave out stay, and it is planned with."""
+"""KB-T4 over a restart: positions of a topic that the first answers leave out stay, and it is planned with."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours: who is asked, and which codes their clients hear (E1, E3)."""
+"""AddOffsetsToTxn and TxnOffsetCommit for groups of ours: who is asked, and which codes their clients hear (KB-E1,
+KB-E3)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Leases over a Kafka count by a clock that goes on while the machine sleeps; the engine's own stands still (F7)."""
+"""Leases over a Kafka count by a clock that goes on while the machine sleeps; the engine's own stands still (KB-F7)."""
 
 import asyncio
 from typing import Any

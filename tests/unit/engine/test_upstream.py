@@ -327,7 +327,7 @@ def test_a_coordinator_that_is_not_there_is_a_refusal_by_its_code() -> None:
 
 
 def test_coordinators_of_any_number_of_groups_are_not_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node asks for each group that somebody names and it does not know (M2): names cost a stranger nothing."""
+    """A node asks for each group that somebody names and it does not know (KB-M2): names cost a stranger nothing."""
     monkeypatch.setattr(asking, "MOST_COORDINATORS", 3)
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:

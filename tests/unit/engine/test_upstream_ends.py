@@ -1,4 +1,4 @@
-"""T5: where logs end, asked of their leaders: how often, how long, and what is told while one does not answer."""
+"""KB-T5: where logs end, asked of their leaders: how often, how long, and what is told while one does not answer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

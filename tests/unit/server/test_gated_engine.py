@@ -80,7 +80,7 @@ class Stage:
 
     def settle(self) -> dict[int, object]:
         self.engine.turn(0)
-        assert self.engine.flush_job() is None, "acknowledgements come on the loop (A5)"
+        assert self.engine.flush_job() is None, "acknowledgements come on the loop (KB-A5)"
         self.engine.committed(0, self.authority.position, 0)
         return dict(self.engine.take_released().replies)
 
@@ -129,7 +129,7 @@ def test_one_that_is_dealt_to_this_node_and_not_taken_yet_is_waited_for() -> Non
 
 
 def test_whose_group_has_no_room_in_the_log_hears_so_and_nothing_of_it_is_kept() -> None:
-    """S3: the shard goes with it, for what was decided is in memory; it is read again as it was."""
+    """KB-S3: the shard goes with it, for what was decided is in memory; it is read again as it was."""
     log = StateLog(400)
     log.ready(0)
     authority = Everybody()
@@ -154,7 +154,7 @@ def test_whose_group_has_no_room_in_the_log_hears_so_and_nothing_of_it_is_kept()
 
 
 def test_a_member_with_too_much_is_refused_before_anything_is_changed_and_costs_its_shard_nothing() -> None:
-    """S3, and one group's trouble is its own: by a node's own setting the limit would be three times a batch."""
+    """KB-S3, and one group's trouble is its own: by a node's own setting the limit would be three times a batch."""
     log = StateLog(4_000)
     log.ready(0)
     limits = limits_over(Limits(), log.batch_bytes, "muster.state")

@@ -1,4 +1,4 @@
-"""Who a client is: the upstream decides, Muster takes the name from what both say (X10). Or it has shown the node a
+"""Who a client is: the upstream decides, Muster takes the name from what both say (KB-X10). Or it has shown the node a
 certificate, and comes to the upstream by credentials of the node's.
 
 names.py      which name an exchange is about, and from when on it counts. Pure

@@ -1,4 +1,4 @@
-"""Which name a client's exchange with its broker is about, and from when on that counts (X10). Pure.
+"""Which name a client's exchange with its broker is about, and from when on that counts (KB-X10). Pure.
 
 Nobody is anybody before the broker has said yes: of PLAIN with its answer, of SCRAM with that to the second message, of
 OAUTHBEARER with one that has nothing to complain of. What the name cannot be told of (a delegation token, whose id says

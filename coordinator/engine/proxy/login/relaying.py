@@ -1,4 +1,4 @@
-"""The desk at which one connection's client logs in: its own broker, which is asked on its own way there (X10)."""
+"""The desk at which one connection's client logs in: its own broker, which is asked on its own way there (KB-X10)."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,5 +1,5 @@
 """The line to the coordinator: whether it is known, when to try again, when the next heartbeat is due, and until when a
-member that reaches nobody may rest on what it has (K4)."""
+member that reaches nobody may rest on what it has (CL-K4)."""
 
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings

@@ -1,4 +1,4 @@
-"""P6 of `muster bench cluster`: when it begins, when it ends, and what it asks nodes for in between."""
+"""CL-P6 of `muster bench cluster`: when it begins, when it ends, and what it asks nodes for in between."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
 """A unit of three replicas under controllers that come and go: what is committed is kept, whatever happens.
 
 Controller and images are the real ones; nodes, logs and ZooKeeper are as small as can be. A leader goes by its image:
-it appends, those it waits for copy its log, and if they are enough it calls that committed (L3). Everything else is
+it appends, those it waits for copy its log, and if they are enough it calls that committed (CL-L3). Everything else is
 chance: nodes die, bounce, lose a disk, are told late; writes are done late, their answers get lost; another node is
 elected while the writes of the one before are on their way.
 """
@@ -223,7 +223,7 @@ class Walk:
         self.say(ev.AlterIsr(self.requests, life.node.id, life.node.epoch, (item,)))
 
     def copies(self, leader: Life, node_id: int) -> bool:
-        """The node copies the leader's log, if both know each other (L4, L6)."""
+        """The node copies the leader's log, if both know each other (CL-L4, CL-L6)."""
         life = self.lives.get(node_id)
         known = leader.image.nodes.get(node_id)
         if life is None or known is None or known.epoch != life.node.epoch or life.view is None:
@@ -328,7 +328,7 @@ class Walk:
         life.learn()
         view = life.view
         if view is not None and life.node.id not in view.replicas and len(view.isr) >= MINIMUM:
-            self.disks[life.node.id][1].clear()  # F11
+            self.disks[life.node.id][1].clear()  # CL-F11
 
     # What has to hold.
 

@@ -1,4 +1,4 @@
-"""P3 to P5: what a record costs that three nodes keep, against one node alone on the same disk."""
+"""CL-P3 to CL-P5: what a record costs that three nodes keep, against one node alone on the same disk."""
 
 import statistics
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""P1 and P2: how long nobody answers when the coordinator's node is killed, stands still, or is told to stop."""
+"""CL-P1 and CL-P2: how long nobody answers when the coordinator's node is killed, stands still, or is told to stop."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""P6: a thousand units get other leaders at once: until all is written and told, against the bare writes.
+"""CL-P6: a thousand units get other leaders at once: until all is written and told, against the bare writes.
 
 It begins when the controller decides the first of them, which the ledger of elections tells afterwards. Meanwhile the
 nodes are asked for one partition only: that of a topic made last, which is decided last. Were they asked for all
@@ -31,7 +31,7 @@ AT_ONCE: Final = 100
 BARE_ROUNDS: Final = 5
 TIMES: Final = 3.0
 VICTIM, REST = 3, (1, 2)
-"""The first one that starts is the controller, and another one dies: how a controller is found is P1's."""
+"""The first one that starts is the controller, and another one dies: how a controller is found is CL-P1's."""
 LARGE_S: Final = 5.0
 """How long an answer about all units is waited for."""
 LOOK_S: Final = 0.2

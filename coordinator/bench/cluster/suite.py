@@ -1,4 +1,4 @@
-"""The cases of `muster bench cluster`: goals are those of the wing's section 14."""
+"""The cases of `muster bench cluster`: the goals are CL-P1 to CL-P9 (docs/design/cluster.md, Goals)."""
 
 import asyncio
 import contextlib

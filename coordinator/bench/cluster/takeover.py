@@ -1,4 +1,4 @@
-"""P7: a shard of a million records is taken over, from what its follower kept ready and from its log."""
+"""CL-P7: a shard of a million records is taken over, from what its follower kept ready and from its log."""
 
 import threading
 from pathlib import Path

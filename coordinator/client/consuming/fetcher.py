@@ -217,7 +217,7 @@ class Fetcher:
         return True
 
     def _truncated(self, state: PartitionState, parted: pb.EpochEndOffset) -> None:
-        """K5, KIP-320: what was read last is not in the log of who leads now."""
+        """CL-K5, KIP-320: what was read last is not in the log of who leads now."""
         before = state.fetch_offset or 0
         where = min(parted.end_offset, before)
         if self._config.auto_offset_reset == "none":

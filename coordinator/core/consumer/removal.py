@@ -1,4 +1,4 @@
-"""Members of KIP-848 groups go: by themselves, by an operator, or because nothing was heard of them (5.5, 5.6)."""
+"""Members of KIP-848 groups go: by themselves, by an operator, or because nothing was heard of them (GC-M8, GC-M9)."""
 
 from collections.abc import Sequence
 

@@ -144,7 +144,7 @@ class ClassicMember(ClassicRounds):
 
     @property
     def _given_up_ms(self) -> int | None:
-        """K4: until when it may work on without an answer; None while that is not the question."""
+        """CL-K4: until when it may work on without an answer; None while that is not the question."""
         if self.generation == NO_GENERATION or self.state not in WORKING or RequestKind.JOIN in self._requests:
             return None
         return self._link.given_up_ms(self.settings.session_timeout_ms)

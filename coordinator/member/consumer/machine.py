@@ -307,7 +307,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     @property
     def _given_up_ms(self) -> int | None:
-        """K4: until when it may work on without an answer; None while that is not the question."""
+        """CL-K4: until when it may work on without an answer; None while that is not the question."""
         if not self._session_ms or self.generation == NO_GENERATION or self.state not in WORKING:
             return None
         return self._link.given_up_ms(self._session_ms)

@@ -66,7 +66,7 @@ class LedAnswers(Answers):
             self.release(slot, held.replies, held.notices)
 
     def give_up(self, slot: Slot, until_ms: int) -> bool:
-        """Who has waited since `until_ms` or longer hears that it takes too long (G3). Whether there was anybody.
+        """Who has waited since `until_ms` or longer hears that it takes too long (CL-G3). Whether there was anybody.
 
         What is told to watchers has time."""
         late = False
@@ -87,7 +87,7 @@ class LedAnswers(Answers):
         return late
 
     def excuse(self, slot: Slot, kind: type[Event]) -> Reply:
-        """While it is loaded nobody is told that all is well: another may still answer for the shard (G5)."""
+        """While it is loaded nobody is told that all is well: another may still answer for the shard (CL-G5)."""
         if slot.status is ShardStatus.LOADING and kind is events.Heartbeat:
             return refusal(kind, AWAY)
         if slot.status is ShardStatus.UNLOADED and self._authority.leads(slot.index):

@@ -8,7 +8,7 @@ its `Authority` also calls
     engine.moved(shard, by_ms, now_ms)           before that, by how much its deadlines come later
     engine.starve(shard, why, now_ms)            nothing can be written for now; `feed` once it can
     engine.late(now_ms)                          every now and then: who has waited too long is answered
-    engine.take_over(shard, warm, now_ms)    as load_shard, from what was kept ready of it (G8)
+    engine.take_over(shard, warm, now_ms)    as load_shard, from what was kept ready of it (CL-G8)
     engine.load_shard(shard, now_ms), leave(shard, why, now_ms)
 
 in the driver's thread, and sees to it that the driver looks for what may be told then.
@@ -119,12 +119,12 @@ class LedEngine(Engine):
     # -- what the authority calls -------------------------------------------------------------------------
 
     def committed(self, shard: int, position: int, now_ms: int) -> None:
-        """The shard's first `position` appends are committed: tell what rests on them (G3)."""
+        """The shard's first `position` appends are committed: tell what rests on them (CL-G3)."""
         self._now_ms = now_ms
         self._reached(self._slots[shard], position, now_ms)
 
     def opened(self, shard: int, now_ms: int) -> bool:
-        """Answers of the shard may leave, and its timers fire (G4, G6). Whether anything waited for it."""
+        """Answers of the shard may leave, and its timers fire (CL-G4, CL-G6). Whether anything waited for it."""
         self._now_ms = now_ms
         slot = self._slots[shard]
         if not slot.held and not slot.patient:
@@ -133,12 +133,12 @@ class LedEngine(Engine):
         return True
 
     def moved(self, shard: int, by_ms: int, now_ms: int) -> None:
-        """Nobody could be heard for so long: the shard's deadlines move by it (G6)."""
+        """Nobody could be heard for so long: the shard's deadlines move by it (CL-G6)."""
         self._now_ms = now_ms
         self._stepper.move(self._slots[shard], by_ms, now_ms)
 
     def starve(self, shard: int, why: str, now_ms: int) -> None:
-        """The shard's log takes no records for now (G3): who would write is refused, timers stand still."""
+        """The shard's log takes no records for now (CL-G3): who would write is refused, timers stand still."""
         self._thin.add(shard)
         self._stepper.starve(self._slots[shard], why, now_ms)
 
@@ -149,7 +149,7 @@ class LedEngine(Engine):
         self._stepper.feed(self._slots[shard], now_ms)
 
     def late(self, now_ms: int) -> bool:
-        """Answer who waits for longer than `offsets.commit.timeout.ms` (G3). Whether there was anybody."""
+        """Answer who waits for longer than `offsets.commit.timeout.ms` (CL-G3). Whether there was anybody."""
         self._now_ms = now_ms
         late = False
         for slot in self._slots:
@@ -167,7 +167,7 @@ class LedEngine(Engine):
             self._warm.pop(shard, None)
 
     def leave(self, shard: int, why: str, now_ms: int) -> None:
-        """The shard is another's, or may be: nothing more is said of it (G1)."""
+        """The shard is another's, or may be: nothing more is said of it (CL-G1)."""
         slot = self._slots[shard]
         self._thin.discard(shard)
         if slot.status is not ShardStatus.UNLOADED or slot.unanswered or slot.held or slot.draft is not None:

@@ -84,7 +84,7 @@ class LedStepper(Stepper):
 
     def leave(self, slot: Slot, why: str, now_ms: int) -> None:
         """Give the shard up at once: whoever waits hears NOT_COORDINATOR, and so does who was promised an answer that
-        rests on what is not committed. It may be cut away by whoever leads next, and is never told as done (G1)."""
+        rests on what is not committed. It may be cut away by whoever leads next, and is never told as done (CL-G1)."""
         self.loads.forget(slot.index)
         self.answers.forget_held(slot)
         farewell = self._farewell(slot, now_ms)

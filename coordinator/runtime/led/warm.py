@@ -1,4 +1,4 @@
-"""A shard that another node leads, kept ready: its core takes in what is committed, as it comes (G8).
+"""A shard that another node leads, kept ready: its core takes in what is committed, as it comes (CL-G8).
 
 Applying each record as it comes gives what a replay gives, which takes only the newest of each key: it is what the
 leader's own core does. The two topics of a shard speak of different things, so how far one is ahead of the other makes
@@ -77,7 +77,7 @@ class WarmShard:
         self.report = LoadReport()
         self.why = ""
         self.cut = False
-        """The log was cut below what was taken in, or begins anew (F6): so must this."""
+        """The log was cut below what was taken in, or begins anew (CL-F6): so must this."""
         self._log = log
         self._tell = tell
         self._groups = log.tail(GROUPS_TOPIC, shard)
@@ -102,7 +102,7 @@ class WarmShard:
             return self._more
 
     def take_the_rest(self, given_up: Callable[[], bool]) -> bool:
-        """All that there is (G2), in any thread. False: it cannot be done, or nobody wants it any more."""
+        """All that there is (CL-G2), in any thread. False: it cannot be done, or nobody wants it any more."""
         with self._lock:
             return self._guarded(lambda: self._rest(given_up)) and not self.useless
 

@@ -1,4 +1,4 @@
-"""G8: a core that takes records in as they come is, at the log's end, what a replay of the log gives."""
+"""CL-G8: a core that takes records in as they come is, at the log's end, what a replay of the log gives."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""Faults of other implementations (spec: section 3 and 6), and ours free of them."""
+"""Faults of other implementations (KAFKA-13419, KAFKA-14639 and others), and ours free of them (GC-A4)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""G9: a shard's diary of its coordinators."""
+"""CL-G9: a shard's diary of its coordinators."""
 
 from muster.coordinator.core.events import CutFound, TookOver
 from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted

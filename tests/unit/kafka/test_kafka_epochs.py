@@ -98,7 +98,7 @@ def test_very_many_are_told_a_piece_at_a_time() -> None:
 
 
 def test_a_fetch_elsewhere_says_who_leads() -> None:
-    """K1, from Fetch 12 on."""
+    """CL-K1, from Fetch 12 on."""
 
     async def story(door: Door) -> None:
         led_by(door, 2, 6)
@@ -137,7 +137,7 @@ def test_an_offset_by_time_comes_with_the_epoch_of_its_record() -> None:
 
 @pytest.mark.parametrize("version", range(8))
 def test_a_leader_that_is_new_does_not_know_the_end(version: int) -> None:
-    """L8, in a word that the version has."""
+    """CL-L8, in a word that the version has."""
 
     async def story(door: Door) -> None:
         def refused(*asked: object, **how: object) -> Any:

@@ -282,7 +282,7 @@ def test_every_state_can_be_left_except_closed() -> None:
     assert [state for state, targets in MOVES.items() if not targets] == [State.CLOSED]
 
 
-# A coordinator that cannot be reached for a whole session (K4)
+# A coordinator that cannot be reached for a whole session (CL-K4)
 
 
 def unreachable(story: Story) -> None:

@@ -193,7 +193,7 @@ def test_polling_again_after_the_callbacks_joins_at_once() -> None:
     assert story.said.epoch == 0
 
 
-# A coordinator that cannot be reached for a whole session (K4)
+# A coordinator that cannot be reached for a whole session (CL-K4)
 
 SESSION_MS = 30_000
 """As the coordinator says."""

@@ -1,4 +1,4 @@
-"""G8: a shard that is kept ready, what makes it of no use, and how it is taken over."""
+"""CL-G8: a shard that is kept ready, what makes it of no use, and how it is taken over."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext

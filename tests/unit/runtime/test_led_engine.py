@@ -1,4 +1,4 @@
-"""Shards that other nodes could lead: what is told, and when, and what becomes of timers (G1 to G7, by number)."""
+"""Shards that other nodes could lead: what is told, and when, and what becomes of timers (CL-G1 to CL-G7)."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ def fired(bench: LedBench) -> int:
     return sum(isinstance(event, TimerFired) for event in bench.core.seen)
 
 
-# G1
+# CL-G1
 
 
 def test_g1_a_shard_is_nobodys_until_it_is_gained() -> None:
@@ -79,7 +79,7 @@ def test_g1_lost_while_it_is_loaded_it_is_not_served() -> None:
     assert bench.engine.core(0) is None
 
 
-# G2
+# CL-G2
 
 
 def test_g2_what_rests_on_what_was_read_waits_until_that_is_committed() -> None:
@@ -94,7 +94,7 @@ def test_g2_what_rests_on_what_was_read_waits_until_that_is_committed() -> None:
     assert codes(bench.commit(5)) == [(2, NONE)]
 
 
-# G3
+# CL-G3
 
 
 def test_g3_an_answer_waits_for_the_commit_and_not_for_the_flush() -> None:
@@ -157,7 +157,7 @@ def test_g3_with_too_few_in_sync_nothing_is_appended_and_timers_stand_still() ->
     assert fired(bench) == 1
 
 
-# G4
+# CL-G4
 
 
 def test_g4_without_the_lease_nothing_is_told_and_then_all_in_order() -> None:
@@ -216,7 +216,7 @@ def test_g4_without_the_lease_for_too_long_whoever_asked_hears_so() -> None:
     assert codes(bench.told()) == [(1, AWAY)]
 
 
-# G5
+# CL-G5
 
 
 def test_g5_while_it_is_loaded_nobody_hears_that_all_is_well() -> None:
@@ -226,7 +226,7 @@ def test_g5_while_it_is_loaded_nobody_hears_that_all_is_well() -> None:
     assert codes(bench.told()) == [(1, AWAY), (2, LOADING)]
 
 
-# G6
+# CL-G6
 
 
 def test_g6_no_timer_fires_without_the_lease_and_deadlines_move_by_the_gap() -> None:
@@ -262,7 +262,7 @@ def test_g6_let_go_for_want_of_a_lease_it_is_not_available_but_still_this_nodes(
     assert codes(bench.told()) == [(2, GONE)]
 
 
-# G7
+# CL-G7
 
 
 def test_g7_after_a_load_the_core_is_told_so_by_the_time_it_is_served() -> None:
@@ -273,7 +273,7 @@ def test_g7_after_a_load_the_core_is_told_so_by_the_time_it_is_served() -> None:
     assert [type(event) for event in bench.core.seen] == [Loaded]
 
 
-# G10
+# CL-G10
 
 
 def test_g10_what_is_seen_in_zookeeper_is_for_who_leads_the_shard() -> None:
@@ -319,7 +319,7 @@ def test_a_log_that_was_lost_meanwhile_and_cannot_be_flushed_is_no_failure_of_th
 
 
 class AtTheFlush(LedEngine):
-    """G3: answers as soon as it has flushed."""
+    """CL-G3: answers as soon as it has flushed."""
 
     def flushed(self, job, now_ms=0):  # type: ignore[no-untyped-def]
         super().flushed(job, now_ms)
@@ -328,21 +328,21 @@ class AtTheFlush(LedEngine):
 
 
 class Beats(LedEngine):
-    """G4: heartbeats take the short way always."""
+    """CL-G4: heartbeats take the short way always."""
 
     def beat(self, *said):  # type: ignore[no-untyped-def]
         return super(LedEngine, self).beat(*said)
 
 
 class KeepsPromises(LedEngine):
-    """G1: what was promised is told though the shard was lost."""
+    """CL-G1: what was promised is told though the shard was lost."""
 
     def leave(self, shard: int, why: str, now_ms: int) -> None:
         self._stepper.step(self._slots[shard], events.Unload(), now_ms)
 
 
 class Rings(LedEngine):
-    """G6: timers fire without the lease."""
+    """CL-G6: timers fire without the lease."""
 
     def _make_stepper(self, log, slots, *more):  # type: ignore[no-untyped-def]
         stepper = super()._make_stepper(log, slots, *more)

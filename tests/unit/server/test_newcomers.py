@@ -1,4 +1,4 @@
-"""M2: whose requests wait until it is known whether the upstream has their group, and what is kept of that."""
+"""KB-M2: whose requests wait until it is known whether the upstream has their group, and what is kept of that."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""What Spark's tasks do in a cluster that moves, without Spark (K7): nodes do as the test says."""
+"""What Spark's tasks do in a cluster that moves, without Spark (CL-K7): nodes do as the test says."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -85,7 +85,7 @@ def test_ranges_are_read_from_whoever_leads_them(cluster: ScriptedCluster) -> No
 
 
 def test_a_leader_that_dies_in_a_micro_batch_is_followed(cluster: ScriptedCluster) -> None:
-    """K7: nothing is read twice, nothing is missing."""
+    """CL-K7: nothing is read twice, nothing is missing."""
     ranges = filled(cluster, 2, 2, 1)
 
     async def die(request: Any, truth: Callable[[], Awaitable[Any]]) -> Any:
@@ -104,7 +104,7 @@ def test_a_leader_that_dies_in_a_micro_batch_is_followed(cluster: ScriptedCluste
 
 
 def test_a_new_leader_that_does_not_know_yet_how_far_it_counts_has_lost_nothing(cluster: ScriptedCluster) -> None:
-    """L8: its high watermark may lie below what was planned, until somebody has fetched from it."""
+    """CL-L8: its high watermark may lie below what was planned, until somebody has fetched from it."""
     ranges = filled(cluster, 2)
 
     async def behind(request: Any, truth: Callable[[], Awaitable[Any]]) -> Any:
@@ -136,7 +136,7 @@ def test_what_an_unclean_election_has_cost_is_a_loss(cluster: ScriptedCluster) -
 
 
 def test_rows_are_appended_where_they_are_led_and_once_each(cluster: ScriptedCluster) -> None:
-    """K6 and K7, at least once: a request whose answer is lost is sent again under its numbers."""
+    """CL-K6 and CL-K7, at least once: a request whose answer is lost is sent again under its numbers."""
     filled(cluster, 1, 2, 3)
 
     async def write_and_break(request: Any, truth: Callable[[], Awaitable[Any]]) -> Any:
@@ -154,7 +154,7 @@ def test_rows_are_appended_where_they_are_led_and_once_each(cluster: ScriptedClu
 
 
 def test_an_exactly_once_sink_wants_all_partitions_on_one_node(cluster: ScriptedCluster) -> None:
-    """K7: it is refused otherwise, with a sentence that says what else there is."""
+    """CL-K7: it is refused otherwise, with a sentence that says what else there is."""
     filled(cluster, 1, 2)
     node = Node(options(cluster, streaming=True))
     node.partitions_of("t")

@@ -1,4 +1,4 @@
-"""What a reader by gRPC may know of leaders and epochs, and what it is told (KIP-320, KIP-595; K2)."""
+"""What a reader by gRPC may know of leaders and epochs, and what it is told (KIP-320, KIP-595; CL-K2)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def asking(offset: int, **epochs: int) -> pb.FetchRequest:
 
 @pytest.mark.parametrize(("epoch", "code"), [(4, FENCED), (6, UNKNOWN)])
 def test_another_epoch_than_the_leader_s_is_refused_at_once(epoch: int, code: int) -> None:
-    """K2. `play` gives it 20 s; the fetch would wait for ten minutes."""
+    """CL-K2. `play` gives it 20 s; the fetch would wait for ten minutes."""
 
     async def story(service: BrokerService, broker: Broker) -> None:
         two_epochs(broker)
@@ -111,7 +111,7 @@ def test_refused_places_stay_in_their_places() -> None:
 
 @pytest.mark.parametrize("leader", [(7, 12), (-1, 12)])
 def test_a_refusal_says_who_leads_where_it_is_known(monkeypatch: pytest.MonkeyPatch, leader: tuple[int, int]) -> None:
-    """K2: `current_leader`, of a fetch and of a produce; unset where nobody leads."""
+    """CL-K2: `current_leader`, of a fetch and of a produce; unset where nobody leads."""
 
     async def story(service: BrokerService, broker: Broker) -> None:
         def elsewhere(*place: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whose disk a directory is, and what may have gone with the power of its machine (Z4)."""
+"""Whose disk a directory is, and what may have gone with the power of its machine (CL-Z4)."""
 
 import contextlib
 from pathlib import Path
@@ -73,7 +73,7 @@ LOOSE = LogSettings.from_properties({"log.flush.interval.messages": "1000"})
 def test_unclean_is_who_lost_power_with_records_that_nobody_flushes(
     end: str, settings: LogSettings, unclean: bool
 ) -> None:
-    """Z4: who is killed leaves his writes with the system; where each record is flushed nothing that counts is lost."""
+    """CL-Z4: who is killed leaves his writes with the system; where each record is flushed nothing is lost."""
     disk = MemoryFiles()
     broker = open_with(disk, 7, settings)
     broker.create_topic("t", 1)

@@ -75,7 +75,7 @@ def test_many_partitions_are_taken_in_with_one_flush_of_the_disk() -> None:
 
 
 def test_a_node_of_its_own_becomes_one_of_a_cluster_with_all_it_has() -> None:
-    """A10: what its readers saw stays committed."""
+    """CL-A10: what its readers saw stays committed."""
     disk = MemoryFiles()
     broker = open_broker(disk)
     alone = broker.create_topic("t", 2)
@@ -110,7 +110,7 @@ def test_more_than_the_node_may_have_is_refused_by_name_and_the_rest_is_held() -
 
 
 def test_a_partition_that_leaves_is_gone_for_good_and_comes_back_empty() -> None:
-    """F11: no checkpoint of the former one makes the new one look damaged."""
+    """CL-F11: no checkpoint of the former one makes the new one look damaged."""
     disk = MemoryFiles()
     broker = open_broker(disk)
     broker.host([topic(0, 3)])
@@ -211,7 +211,7 @@ def test_holding_and_leaving_are_there_whole_or_not_at_all_whenever_they_are_cut
 def test_what_the_cluster_does_not_know_is_kept_named_and_taken_up_again_when_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """F11."""
+    """CL-F11."""
     disk = MemoryFiles()
     broker = open_broker(disk)
     broker.host([topic(0, 3)])

@@ -210,7 +210,7 @@ def left_after_recovery(disk: MemoryFiles, ends_at: int) -> list[bytes]:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_copy_of_a_cluster_that_recover_took_something_from_is_another_disk_s(shared: bool) -> None:
-    """What is gone may have been acknowledged: such a copy is in sync with nobody before it has that again (C3)."""
+    """What is gone may have been acknowledged: such a copy is in sync with nobody before it has that again (CL-C3)."""
     disk = disk_with(8)
     broker = open_broker(disk, **SMALL)
     if shared:

@@ -17,7 +17,7 @@ from tests.unit.storage.replicas import SMALL, ends, held, sent
 
 
 def test_an_epoch_is_known_before_anything_is_appended_and_led_without_a_write() -> None:
-    """L1: without it a follower that is further could not be told where the epoch before ended."""
+    """CL-L1: without it a follower that is further could not be told where the epoch before ended."""
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
@@ -31,7 +31,7 @@ def test_an_epoch_is_known_before_anything_is_appended_and_led_without_a_write()
 
 
 def test_an_epoch_is_on_disk_before_its_first_record_counts_as_flushed() -> None:
-    """L1, for who leads and for who follows."""
+    """CL-L1, for who leads and for who follows."""
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
@@ -102,7 +102,7 @@ def test_what_is_appended_is_of_the_epoch_that_is_led_and_no_append_writes_epoch
 
 
 def test_replicas_are_given_what_is_not_committed_and_readers_are_not() -> None:
-    """L6, L8."""
+    """CL-L6, CL-L8."""
     log = held().log("t", 0)
     replica.lead(log, 0)
     log.append(batch(b"a"), T0)
@@ -121,7 +121,7 @@ def test_replicas_are_given_what_is_not_committed_and_readers_are_not() -> None:
 
 
 def test_the_high_watermark_never_falls_by_being_told_and_wakes_readers_only_when_it_rises() -> None:
-    """F4."""
+    """CL-F4."""
     broker = held()
     log = broker.log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", b"c", at=0), T0)
@@ -153,7 +153,7 @@ def test_half_a_batch_at_the_end_of_an_answer_is_left_for_the_next() -> None:
 
 
 def test_damage_anywhere_in_an_answer_keeps_all_of_it_out() -> None:
-    """F2: every byte that the checksum covers, and lengths, offsets and epochs besides."""
+    """CL-F2: every byte that the checksum covers, and lengths, offsets and epochs besides."""
     first, second = sent(b"a", at=0, epoch=4), sent(b"b", at=1, epoch=4)
     whole = first + second
     for at in range(len(whole)):
@@ -231,7 +231,7 @@ def test_a_batch_larger_than_the_topics_limits_is_taken_as_the_leader_took_it() 
 
 
 def test_holes_of_a_compacted_leader_come_as_they_are_and_outlive_a_crash() -> None:
-    """F8: a segment of its own for each hole would be thousands."""
+    """CL-F8: a segment of its own for each hole would be thousands."""
     disk = MemoryFiles()
     log = held(disk, cleanup__policy="compact", segment__bytes="100000").log("t", 0)
     answer = b"".join(sent(b"v%d" % at, at=at, epoch=at // 20, key=b"k") for at in range(0, 100, 7))
@@ -249,7 +249,7 @@ def test_holes_of_a_compacted_leader_come_as_they_are_and_outlive_a_crash() -> N
 
 
 def test_a_log_that_begins_within_a_batch_takes_it_whole() -> None:
-    """F7: the leader's log start is 3, its first batch begins at 0."""
+    """CL-F7: the leader's log start is 3, its first batch begins at 0."""
     broker = held()
     broker.begin_anew("t", 0, 3)
     log = broker.log("t", 0)
@@ -264,7 +264,7 @@ def test_a_log_that_begins_within_a_batch_takes_it_whole() -> None:
 
 
 def test_producers_are_known_from_what_was_replicated_and_again_after_a_cut() -> None:
-    """F10: who sends a batch again after a failover is answered with its old offset."""
+    """CL-F10: who sends a batch again after a failover is answered with its old offset."""
     broker = held()
     log = broker.log("t", 0)
 

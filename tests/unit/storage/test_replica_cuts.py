@@ -22,7 +22,7 @@ from tests.unit.storage.workload import Killed
 
 
 def test_a_cut_takes_the_high_watermark_and_the_epochs_with_it() -> None:
-    """F5: what comes instead is not committed because something else once was."""
+    """CL-F5: what comes instead is not committed because something else once was."""
     broker = held()
     log = broker.log("t", 0)
     replica.append_as_follower(log, b"".join(sent(b"r", at=at, epoch=at // 4) for at in range(12)), T0)
@@ -44,7 +44,7 @@ def test_a_cut_at_the_end_takes_an_epoch_in_which_nothing_was_written() -> None:
 
 
 def test_the_epochs_are_cut_on_disk_before_the_records() -> None:
-    """F5: cut behind them, a crash would leave a claim to an epoch for whatever comes instead."""
+    """CL-F5: cut behind them, a crash would leave a claim to an epoch for whatever comes instead."""
     disk = MemoryFiles()
     broker = held(disk)
     log = broker.log("t", 0)
@@ -119,7 +119,7 @@ def test_many_are_cut_with_one_note_of_it() -> None:
 
 
 def test_a_cut_of_many_segments_leaves_a_beginning_of_the_log_whenever_the_power_goes() -> None:
-    """F5: what is removed is removed newest first, on disk too: a hole would look like a log that is further."""
+    """CL-F5: what is removed is removed newest first, on disk too: a hole would look like a log that is further."""
     whole = b"".join(sent(b"r" * 40, at=at, epoch=at // 5) for at in range(20))
     for number in range(80):
         disk = MemoryFiles()
@@ -149,7 +149,7 @@ def test_a_cut_of_many_segments_leaves_a_beginning_of_the_log_whenever_the_power
 
 @pytest.mark.parametrize("power", [True, False])
 def test_beginning_anew_leaves_no_hole_whenever_it_is_cut_short(power: bool) -> None:
-    """F7."""
+    """CL-F7."""
     for number in range(60):
         disk = MemoryFiles()
         broker = held(disk)
@@ -186,7 +186,7 @@ def test_beginning_anew_leaves_no_hole_whenever_it_is_cut_short(power: bool) -> 
 
 
 def test_a_followers_log_begins_where_its_leaders_does_and_retention_is_not_its_work() -> None:
-    """F8."""
+    """CL-F8."""
     log = held(retention__bytes="1", retention__ms="1").log("t", 0)
     replica.append_as_follower(log, b"".join(sent(b"r" * 40, at=at, epoch=2) for at in range(20)), T0)
     log.flush()
@@ -212,8 +212,9 @@ def test_what_lies_below_the_leaders_start_is_committed() -> None:
 
 
 def test_what_comes_in_place_of_committed_records_that_were_cut_is_not_taken_for_committed_by_the_next_start() -> None:
-    """F5 after an unclean election (seed 192): the watermark that was written last was about what is gone, and what had
-    been copied since counted by it, though no leader ever committed it. Parted from, it was kept for good (F6)."""
+    """CL-F5 after an unclean election (seed 192): the watermark that was written last was about what is gone, and what
+    had been copied since counted by it, though no leader ever committed it. Parted from, it was kept for good
+    (CL-F6)."""
     disk = MemoryFiles()
     broker = held(disk)
     log = broker.log("t", 0)
@@ -229,7 +230,7 @@ def test_what_comes_in_place_of_committed_records_that_were_cut_is_not_taken_for
 
 
 def test_high_watermarks_are_written_when_one_moved_and_bound_by_the_log_at_a_start() -> None:
-    """F4: every five seconds by whoever asks, and nothing is written for an idle node."""
+    """CL-F4: every five seconds by whoever asks, and nothing is written for an idle node."""
     disk = MemoryFiles()
     broker = held(disk)
     log = broker.log("t", 0)

@@ -1,4 +1,4 @@
-"""Members and operators of a cluster whose coordinators move (K3, K4), against nodes that do as the test says."""
+"""Members and operators of a cluster whose coordinators move (CL-K3, CL-K4), against nodes that do as the test says."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ def beats(cluster: ScriptedCluster, *nodes: int) -> int:
 
 @pytest.mark.parametrize("how", ["told", "dead", "nobody for a while", "silent"])
 def test_a_member_follows_its_coordinator_without_joining_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K3 and K4: 16, a broken connection, 15 and silence; it goes on with its partitions, under its id and epoch."""
+    """CL-K3, CL-K4: 16, a broken connection, 15 and silence; it goes on with its partitions, under its id and epoch."""
     if how == "silent":
         monkeypatch.setattr(leading.Leaders, "heartbeat_ms", lambda *given: 60)
 
@@ -100,7 +100,7 @@ def test_k4_who_finds_no_coordinator_for_a_session_stops_and_joins_again_under_i
 
 
 def test_a_stream_that_breaks_has_the_coordinator_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K3: heartbeats are a minute apart here; a member that waited for the next one would be long without a session."""
+    """CL-K3: heartbeats are a minute apart here; a member that waited for the next one would long have no session."""
     told = member_settings
     monkeypatch.setattr(driver, "member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000))
 
@@ -143,7 +143,7 @@ def test_who_leaves_says_so_to_the_coordinator_of_that_moment(dead: bool) -> Non
 
 
 def test_who_knows_one_node_hears_of_the_others_from_the_first_that_it_finds_its_coordinator_by() -> None:
-    """K3: bootstrap.servers is a beginning, for who reads no log as well: its only bootstrap server dies."""
+    """CL-K3: bootstrap.servers is a beginning, for who reads no log as well: its only bootstrap server dies."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t")
@@ -183,7 +183,7 @@ def test_a_lonely_node_is_not_asked_for_others() -> None:
 
 
 def test_operators_hear_of_the_groups_of_all_nodes() -> None:
-    """K3: list_groups asks all nodes; what is about a group goes to its coordinator, whichever node was named."""
+    """CL-K3: list_groups asks all nodes; what is about a group goes to its coordinator, whichever node was named."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.coordinators |= {"a": 1, "b": 2, "c": 3, "nobody": None}
@@ -245,7 +245,7 @@ def test_groups_that_cannot_be_listed_right_now_cost_nobody_the_others() -> None
 
 
 def test_records_are_deleted_and_offsets_listed_where_they_are_led() -> None:
-    """K3: by calls to each leader, made again where a partition has moved."""
+    """CL-K3: by calls to each leader, made again where a partition has moved."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1, 2, 3)

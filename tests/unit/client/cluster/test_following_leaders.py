@@ -1,4 +1,4 @@
-"""Consumers and producers of a cluster that moves (K3, K5, K6), against nodes that do as the test says."""
+"""Consumers and producers of a cluster that moves (CL-K3, CL-K5, CL-K6), against nodes that do as the test says."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_records_are_fetched_from_whoever_leads_them_by_one_long_poll_each() -> None:
-    """K3: bootstrap.servers is a beginning."""
+    """CL-K3: bootstrap.servers is a beginning."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1, 2, 3, 2)
@@ -96,7 +96,7 @@ def test_records_are_fetched_from_whoever_leads_them_by_one_long_poll_each() -> 
 
 @pytest.mark.parametrize("code", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, NO_LEADER])
 def test_a_refusal_of_who_leads_no_more_loses_no_position(code: int) -> None:
-    """K3: 6, 74, 75 and 5 refresh the metadata; nothing is skipped and nothing read twice."""
+    """CL-K3: 6, 74, 75 and 5 refresh the metadata; nothing is skipped and nothing read twice."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -116,7 +116,7 @@ def test_a_refusal_of_who_leads_no_more_loses_no_position(code: int) -> None:
 
 
 def test_who_says_who_leads_saves_a_look() -> None:
-    """K2: `current_leader` of a refusal is as good as metadata."""
+    """CL-K2: `current_leader` of a refusal is as good as metadata."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -134,7 +134,7 @@ def test_who_says_who_leads_saves_a_look() -> None:
 
 
 def test_a_leader_that_dies_is_followed_by_the_next_one() -> None:
-    """K3: a broken connection refreshes the metadata, by a node that lives: here bootstrap is dead."""
+    """CL-K3: a broken connection refreshes the metadata, by a node that lives: here bootstrap is dead."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1)
@@ -152,7 +152,7 @@ def test_a_leader_that_dies_is_followed_by_the_next_one() -> None:
 
 
 def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
-    """K3: a node that is behind sends nobody back to a former leader."""
+    """CL-K3: a node that is behind sends nobody back to a former leader."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -181,7 +181,7 @@ def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
 
 
 def test_a_single_node_is_asked_as_before() -> None:
-    """K3: one channel, one Metadata of a producer or of a consumer that assigns, no id for a producer, no epochs."""
+    """CL-K3: one channel, one Metadata of a producer or of a consumer that assigns, no id for a producer, no epochs."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1, 1)
@@ -205,7 +205,7 @@ def test_a_single_node_is_asked_as_before() -> None:
 
 
 def test_a_batch_whose_answer_was_lost_is_written_once() -> None:
-    """K6: it is sent again under its sequence numbers, to whoever leads by then."""
+    """CL-K6: it is sent again under its sequence numbers, to whoever leads by then."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -228,7 +228,7 @@ def test_a_batch_whose_answer_was_lost_is_written_once() -> None:
 
 @pytest.mark.parametrize("code", [NOT_LEADER, 7, 19, 20])
 def test_a_batch_that_may_be_written_or_not_is_sent_again_under_its_numbers(code: int) -> None:
-    """K6: 6, 7, 19 and 20; what was written under these is not written a second time."""
+    """CL-K6: 6, 7, 19 and 20; what was written under these is not written a second time."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -254,7 +254,7 @@ def test_a_batch_that_may_be_written_or_not_is_sent_again_under_its_numbers(code
 
 
 def test_order_is_kept_through_a_move() -> None:
-    """K6: of a partition one batch is under way at a time, whoever leads."""
+    """CL-K6: of a partition one batch is under way at a time, whoever leads."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1, 2, 3)
@@ -291,7 +291,7 @@ def test_a_partition_that_nobody_leads_does_not_hold_up_the_others() -> None:
 
 
 def test_a_leader_that_keeps_silent_is_left_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K3: a node that is frozen, or cut off, answers nothing; metadata says who leads, long before the call is over."""
+    """CL-K3: a node that is frozen, or cut off, answers nothing; metadata says who leads before the call is over."""
     monkeypatch.setattr(leading, "SUSPECT_MS", 20)
 
     async def story(cluster: ScriptedCluster) -> None:
@@ -311,7 +311,7 @@ def test_a_leader_that_keeps_silent_is_left_for_the_next_one(monkeypatch: pytest
 
 
 def test_a_consumer_goes_back_to_where_the_logs_part_and_counts_it() -> None:
-    """K5: records that were read and are gone after an unclean election; others take their offsets."""
+    """CL-K5: records that were read and are gone after an unclean election; others take their offsets."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -329,7 +329,7 @@ def test_a_consumer_goes_back_to_where_the_logs_part_and_counts_it() -> None:
 
 
 def test_without_a_reset_a_consumer_is_told_what_the_log_lost() -> None:
-    """K5: both offsets, and nothing is read on until the application has said where."""
+    """CL-K5: both offsets, and nothing is read on until the application has said where."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -351,7 +351,7 @@ def test_without_a_reset_a_consumer_is_told_what_the_log_lost() -> None:
 
 
 def test_a_position_is_committed_with_the_epoch_of_its_record_and_checked_by_whoever_reads_on() -> None:
-    """K5: another consumer begins where one stood that had read what is lost."""
+    """CL-K5: another consumer begins where one stood that had read what is lost."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -375,7 +375,7 @@ def test_a_position_is_committed_with_the_epoch_of_its_record_and_checked_by_who
 
 
 def test_a_node_that_is_gone_for_long_keeps_no_channel() -> None:
-    """K3: metadata is asked for anew once it is older than metadata.max.age.ms, and tells of nodes that are no more."""
+    """CL-K3: metadata older than metadata.max.age.ms is asked for again, and tells of nodes that are no more."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -395,7 +395,7 @@ def test_a_node_that_is_gone_for_long_keeps_no_channel() -> None:
 
 
 def test_a_consumer_waits_for_a_partition_that_nobody_leads() -> None:
-    """K3: it goes on asking, a little later each time, and the others are read meanwhile."""
+    """CL-K3: it goes on asking, a little later each time, and the others are read meanwhile."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2, -1)
@@ -413,7 +413,7 @@ def test_a_consumer_waits_for_a_partition_that_nobody_leads() -> None:
 
 
 def test_a_consumer_asks_anew_who_leads_once_what_it_knows_is_old() -> None:
-    """K3: metadata.max.age.ms, though nothing has gone wrong."""
+    """CL-K3: metadata.max.age.ms, though nothing has gone wrong."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)

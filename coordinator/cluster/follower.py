@@ -1,4 +1,5 @@
-"""A follower of one partition: what it asks its leader for, and what it makes of the answer (5.2).
+"""A follower of one partition: what it asks its leader for, and what it makes of the answer (docs/design/cluster.md,
+"The follower": CL-F1 to CL-F11).
 
 It knows no log: what it has to know of one comes as arguments, what is to be done to it goes back as a value, and is
 reported (`appended`, `kept`, `was_cut`, `began`) when it is done.
@@ -66,8 +67,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The unit stops here with an error; the node tells the controller that it is offline (F9). stays: no disk that is
-    mended makes it go on."""
+    """The unit stops here with an error; the node tells the controller that it is offline (CL-F9). stays: no disk that
+    is mended makes it go on."""
 
     reason: str
     stays: bool = False
@@ -150,7 +151,7 @@ class Follower:
         return max(0, self._told_high_watermark - self.end)
 
     def next_fetch(self) -> Ask | None:
-        """What to ask for; None while something of the log is not flushed yet (F3), or once the unit has stopped."""
+        """What to ask for; None while something of the log is not flushed yet (CL-F3), or once the unit has stopped."""
         if self.stopped or self.kept != self.end:
             return None
         return Ask(self.kept, self.last_epoch, self.epoch)
@@ -199,7 +200,7 @@ class Follower:
         self.kept = kept
 
     def damaged(self, what: str) -> Verdict:
-        """The batches that came are not what was written (F2)."""
+        """The batches that came are not what was written (CL-F2)."""
         self._damaged += 1
         if self._damaged < MOST_DAMAGED:
             return WAIT
@@ -220,19 +221,19 @@ class Follower:
         self.last_epoch = NO_EPOCH
 
     def stop(self, reason: str, *, stays: bool = False) -> Stop:
-        """The unit goes no further here: an error of the disk, or of the log (F9)."""
+        """The unit goes no further here: an error of the disk, or of the log (CL-F9)."""
         self.stopped = reason
         return Stop(reason, stays)
 
     def _commit(self) -> None:
-        """F4: what the leader says is committed, as far as it is here; never back. F8: the log begins where his does;
-        whoever has the log moves it, too."""
+        """CL-F4: what the leader says is committed, as far as it is here; never back. CL-F8: the log begins where his
+        does; whoever has the log moves it, too."""
         if self.start < self._told_start <= self.end:
             self.start = self._told_start
         self.high_watermark = max(self.high_watermark, min(self._told_high_watermark, self.end))
 
     def _refused(self, told: Told, epoch_at: Callable[[int], int]) -> Verdict:
-        """F7. What the leader's log ends before is a divergence, and is answered as one where epochs are known."""
+        """CL-F7. What the leader's log ends before is a divergence, and is answered as one where epochs are known."""
         if told.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.end < told.start:
                 return Begin(told.start)
@@ -245,7 +246,8 @@ class Follower:
         end_for_epoch: Callable[[int], tuple[int, int]],
         epoch_at: Callable[[int], int],
     ) -> Verdict:
-        """F5: cut to where both logs are the same; where that takes several questions, each cuts further (KIP-279)."""
+        """CL-F5: cut to where both logs are the same; where that takes several questions, each cuts further
+        (KIP-279)."""
         epoch, end = diverging
         if epoch == NO_EPOCH:
             return self._cut(self.high_watermark, epoch_at)
@@ -255,7 +257,7 @@ class Follower:
         return self._cut(min(own_end, end) if own_epoch == epoch else own_end, epoch_at)
 
     def _cut(self, to: int, epoch_at: Callable[[int], int]) -> Verdict:
-        """F6: what is committed is cut only where an unclean election since may have undone it."""
+        """CL-F6: what is committed is cut only where an unclean election since may have undone it."""
         if to >= self.end:
             # What there is to cut is an epoch without records, that the log may have noted at its end; and it may not.
             in_vain, self._cut_in_vain = self._cut_in_vain, True

@@ -1,4 +1,4 @@
-"""What a node knows of its cluster, and how it comes to know it (the rules C1 and N1 of the wing).
+"""What a node knows of its cluster, and how it comes to know it (CL-C1, CL-N1).
 
 The controller answers a node's long poll with a `ClusterState`: all there is (`full`), or what changed since the
 sequence that the node named. `Image` is what the node makes of these answers.
@@ -46,7 +46,8 @@ class PartitionView(NamedTuple):
     """A partition as all are told of it: its state, and who has copies.
 
     directories: by node, the directory in which a replica was in sync; None where it was not told. A node that is to
-    be controller without reading all states (Z7) needs it: without, a replica with a new disk would count as in sync.
+    be controller without reading all states (CL-Z7) needs it: without, a replica with a new disk would count as in
+    sync.
     """
 
     leader: int
@@ -112,9 +113,9 @@ class Changes:
     configs: list[str] = field(default_factory=list)
     """Topics whose settings changed, and those that are new."""
     deleted: dict[bytes, str] = field(default_factory=dict)
-    """Ids of topics that were deleted, with their names: copies of them go (F11)."""
+    """Ids of topics that were deleted, with their names: copies of them go (CL-F11)."""
     unknown: list[str] = field(default_factory=list)
-    """Topics that a full answer names no more, without calling them deleted: copies of them stay (F11)."""
+    """Topics that a full answer names no more, without calling them deleted: copies of them stay (CL-F11)."""
 
 
 @dataclass(slots=True)
@@ -155,7 +156,7 @@ class Image:
         return [node for node in self.nodes.values() if node.status is not NodeStatus.GONE]
 
     def takes(self, answer: ClusterState) -> bool:
-        """Whether an answer is newer than what is known (C1).
+        """Whether an answer is newer than what is known (CL-C1).
 
         One of a lower controller epoch is not. Within an epoch the sequence has to be higher, of a full answer as
         well: one that was overtaken on its way would take the node back. The first answer of an epoch has to be full.

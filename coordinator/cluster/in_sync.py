@@ -1,4 +1,4 @@
-"""Who is in sync, and how a leader agrees on it with the controller (L5): one question at a time, and what may have
+"""Who is in sync, and how a leader agrees on it with the controller (CL-L5): one question at a time, and what may have
 come of those that nobody answered."""
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
-"""The leader of a unit, in one leader epoch: who follows how far, who is in sync, what is committed (5.1).
+"""The leader of a unit, in one leader epoch: who follows how far, who is in sync, what is committed
+(docs/design/cluster.md, "The leader of a unit": CL-L1 to CL-L10).
 
 A unit has one in-sync set and one or two logs (facts.halves). It knows no log: whoever writes one tells it (`appended`,
 `kept`), and whoever serves a follower's fetch asks it first (`fetched`). Becoming leader at an epoch means that the log
-knows already that it begins at its end (L1); `epoch_start` is that end.
+knows already that it begins at its end (CL-L1); `epoch_start` is that end.
 
 `fetched` runs thousands of times a second. It builds nothing where nothing has changed, and says in `moved` and
 `wishes` what there is to look at afterwards.
@@ -41,7 +42,7 @@ OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class Leader:
-    """This node leads a unit in one leader epoch. `over` once it has seen a later one (L9).
+    """This node leads a unit in one leader epoch. `over` once it has seen a later one (CL-L9).
 
     passed_by: others may lead by now, and nobody could tell (see `look_around`).
     seen_epoch: the highest leader epoch that it was shown: the node leads the unit again only by an image of that one,
@@ -110,7 +111,7 @@ class Leader:
     # What the log's writer tells and asks.
 
     def may_append(self, acks: int) -> ErrorCode:
-        """L2: whether records may be written at all, asked before they are."""
+        """CL-L2: whether records may be written at all, asked before they are."""
         if self.over:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == ALL and not self.in_sync.enough:
@@ -136,7 +137,7 @@ class Leader:
         self.halves[half].start = start
 
     def parked(self, half: int, end: int) -> ErrorCode | None:
-        """L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
+        """CL-L2: what to answer an acks=all append that ends at `end`; None: not decided yet."""
         if self.over or self.passed_by:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.halves[half].high_watermark < end:
@@ -144,20 +145,20 @@ class Leader:
         return ErrorCode.NONE if self.in_sync.enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def latest(self, half: int) -> int | None:
-        """L8: the latest offset as consumers are told; None: OFFSET_NOT_AVAILABLE, for what earlier leaders had
+        """CL-L8: the latest offset as consumers are told; None: OFFSET_NOT_AVAILABLE, for what earlier leaders had
         committed may lie above the high watermark that is known here."""
         log = self.halves[half]
         return log.high_watermark if log.high_watermark >= log.epoch_start else None
 
     def low_watermark(self, half: int) -> int:
-        """A3b: the smallest start of the in-sync replicas' logs; -1 while one of them has not told its own."""
+        """CL-A3b: the smallest start of the in-sync replicas' logs; -1 while one of them has not told its own."""
         log = self.halves[half]
         return min([log.start, *(log.seen[node].start for node in self.isr if node in log.seen)])
 
     # What followers ask.
 
     def shown(self, epoch: int) -> bool:
-        """L9: somebody on the door between nodes names this leader epoch. Whether that ends this leader."""
+        """CL-L9: somebody on the door between nodes names this leader epoch. Whether that ends this leader."""
         if epoch <= self.epoch:
             return False
         ends, self.over = not self.over, True
@@ -176,8 +177,8 @@ class Leader:
         end_for_epoch: Callable[[int], tuple[int, int]],
         now_ms: int,
     ) -> Refused | Diverged | None:
-        """A follower's fetch of one log (L4 to L6); `peer.asks` was told of the request before. None: give it records
-        from `offset` on, up to our end.
+        """A follower's fetch of one log (CL-L4 to CL-L6); `peer.asks` was told of the request before. None: give it
+        records from `offset` on, up to our end.
 
         node_epoch: what the request says of the sender; epoch: the leader epoch it believes in; last_epoch: of the
         batch before `offset`; start: of its log. end_for_epoch: (epoch, end offset) of the largest epoch of our log
@@ -210,7 +211,8 @@ class Leader:
     def _parted(
         self, log: Half, seen: Reported, offset: int, last_epoch: int, end_for_epoch: Callable[[int], tuple[int, int]]
     ) -> Diverged | None:
-        """L6's last check. What both agree on is remembered: our own epochs' ends stay, but for the present one's."""
+        """CL-L6's last check. What both agree on is remembered: our own epochs' ends stay, but for the present
+        one's."""
         pair = (last_epoch, log.end) if last_epoch == self.epoch else end_for_epoch(last_epoch)
         if pair[0] != last_epoch or pair[1] < offset:
             return Diverged(*pair)
@@ -218,7 +220,7 @@ class Leader:
         return None
 
     def _count(self, log: Half, seen: Reported, peer: Peer, offset: int, start: int, now_ms: int) -> None:
-        """L4: what the fetch shows of the follower."""
+        """CL-L4: what the fetch shows of the follower."""
         if seen.session != peer.session or seen.node_epoch != peer.epoch:
             seen.enters()
             seen.node_epoch = peer.epoch
@@ -244,12 +246,12 @@ class Leader:
             seen.leaves()
 
     def may_park(self, half: int, peer: Peer) -> bool:
-        """L7: whether the fetch just taken may wait for records. The first one in an epoch, or in a session, is not
+        """CL-L7: whether the fetch just taken may wait for records. The first one in an epoch, or in a session, is not
         to: the lease waits for the one after it."""
         seen = self.halves[half].seen.get(peer.id)
         return seen is not None and seen.session == peer.session and seen.first < peer.asked
 
-    # The high watermark (L3).
+    # The high watermark (CL-L3).
 
     def _held(self, log: Half, before: int) -> bool:
         """Whether an end that was there until now can have held it. Who is not in sync holds it, or does not any more,
@@ -261,7 +263,7 @@ class Leader:
         return True in moved
 
     def _advance(self, log: Half, now_ms: int) -> bool:
-        """L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
+        """CL-L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
         in_sync = self.in_sync
         if len(in_sync.committed) < in_sync.min_size or self.over:
             return False
@@ -285,7 +287,7 @@ class Leader:
         seen = log.seen.get(node)
         return node in self.in_sync.largest or (seen is not None and self._is_awaited(log, seen, now_ms))
 
-    # Who is in sync (L5).
+    # Who is in sync (CL-L5).
 
     def look(self, now_ms: int) -> bool:
         """What time brings: who has fallen behind, and who is waited for no more. Whether a high watermark moved."""
@@ -296,11 +298,12 @@ class Leader:
         return self._advance_all(now_ms)
 
     def look_around(self, session_ms: int, now_ms: int, *, in_touch: bool) -> bool:
-        """Whether this node may have been passed by, as far as it can tell: whether that is otherwise than before.
+        """CL-L10: whether this node may have been passed by, as far as it can tell: whether that is otherwise than
+        before.
 
         So it is where ZooKeeper is out of reach (not `in_touch`), and none of the others that are in sync has asked for
         anything within a session: one of them may lead, and clients would wait here for what cannot be committed. With
-        one of them it goes on (Z9), and so it does where nobody else is in sync: nobody else could be elected.
+        one of them it goes on (CL-Z9), and so it does where nobody else is in sync: nobody else could be elected.
         """
         before, seen, me = self.passed_by, self.halves[0].seen, self.me.id
         others = [node for node in self.in_sync.committed if node != me]
@@ -381,7 +384,7 @@ class Leader:
         seen = self.halves[0].seen[node]
         return seen.node_epoch if seen.node_epoch != NO_EPOCH else seen.peer.epoch
 
-    # The lease (G4).
+    # The lease (CL-G4).
 
     def lease_until(self, lease_ms: int) -> int:
         """Until when answers of this unit may leave, in this node's ms; see `lease.lease_of`.

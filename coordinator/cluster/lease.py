@@ -2,8 +2,8 @@
 
 The in-sync replicas fence what is written, not what is answered without a record: a leader that was frozen would wake
 and tell a member that all is well. So it answers only while each replica it may have to make room for has proved,
-less than a session ago, that it took the leader for one (G4); and such a replica, once it leads, answers nothing for a
-session after the last such proof it gave (G5).
+less than a session ago, that it took the leader for one (CL-G4); and such a replica, once it leads, answers nothing for
+a session after the last such proof it gave (CL-G5).
 
 Both count from their own clocks. The leader counts a fiftieth less: clocks may go at rates that differ by up to 2 %.
 """
@@ -91,10 +91,10 @@ class Source:
 
 
 class Promise:
-    """What this node has let leaders of one unit believe: that it will not answer for it within a session (G5).
+    """What this node has let leaders of one unit believe: that it will not answer for it within a session (CL-G5).
 
-    The spec speaks of the node that the unit was last fetched from. Every one that it was fetched from within a
-    session counts: where a leader was followed by one that has let go since, the first may still hold its lease.
+    Not only the node that the unit was last fetched from counts, but every one that it was fetched from within a
+    session: where a leader was followed by one that has let go since, the first may still hold its lease.
     Nodes may have sessions that differ, while an operator changes them one after the other: a leader goes by its own,
     so that is what is waited for.
     """
@@ -116,7 +116,8 @@ class Promise:
         self.source = source
 
     def let_go(self, node: int) -> None:
-        """That node leads no more: it answered with our epoch, or a later one (G5a), or refuses connections (G5b)."""
+        """That node leads no more: it answered with our epoch, or a later one (CL-G5a), or refuses connections
+        (CL-G5b)."""
         self._past.pop(node, None)
 
     def heard_ms(self, node: int) -> int:
@@ -140,7 +141,7 @@ SHORT_GAP_MS = 2_000
 
 
 class Gap(IntEnum):
-    """What becomes of a shard's timers (G6)."""
+    """What becomes of a shard's timers (CL-G6)."""
 
     RUN = 0
     HOLD = 1
@@ -160,7 +161,7 @@ RUN, HOLD, UNLOAD, LOAD = Look(Gap.RUN), Look(Gap.HOLD), Look(Gap.UNLOAD), Look(
 
 
 class Timers:
-    """Whether a shard's timers may fire (G6): nobody is expired by a coordinator that could not have heard him."""
+    """Whether a shard's timers may fire (CL-G6): nobody is expired by a coordinator that could not have heard him."""
 
     __slots__ = ("_held_until", "_lost_ms", "_unloaded")
 

@@ -1,4 +1,4 @@
-"""A2: which nodes get the replicas of a topic, as Kafka places them, racks in turn."""
+"""CL-A2: which nodes get the replicas of a topic, as Kafka places them, racks in turn."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

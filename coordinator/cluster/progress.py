@@ -41,7 +41,7 @@ class Reported:
         self.base_ms = NEVER
 
     def proved_ms(self) -> int:
-        """When the latest answer was sent of which it is known that it was received, in this epoch (G4)."""
+        """When the latest answer was sent of which it is known that it was received, in this epoch (CL-G4)."""
         peer = self.peer
         return peer.base_ms if self.session == peer.session and peer.proven >= self.first else self.base_ms
 

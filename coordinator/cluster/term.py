@@ -1,7 +1,8 @@
-"""A node's term as the coordinator of one shard, for as long as it leads the shard's unit (section 6).
+"""A node's term as the coordinator of one shard, for as long as it leads the shard's unit
+(docs/design/cluster.md, "Group coordinators").
 
-Whether what the shard says may leave (G4, G5), whether its timers run (G6), and how much of what it wrote is committed
-(G3). It knows the unit's leader and no group.
+Whether what the shard says may leave (CL-G4, CL-G5), whether its timers run (CL-G6), and how much of what it wrote is
+committed (CL-G3). It knows the unit's leader and no group.
 """
 
 from collections import deque
@@ -17,10 +18,10 @@ class Term:
     """Moments are ms of this node's clock, the one that the leader's are of.
 
     As long as this node owes silence to a former leader, nobody joins those in sync: whoever joins may lead next, has
-    nobody to wait for but this node, and hears from it that it has let go (G5a) while that former leader still rests on
-    what this node has proved. The spec's G5 lacks it: seed 5000275 of the simulated cluster had two nodes hold the
-    lease, in ten seconds of a frozen node, a cut and two elections. Nothing is lost by waiting: a shard that may not
-    answer yet commits nothing that anybody hears of.
+    nobody to wait for but this node, and hears from it that it has let go (CL-G5a) while that former leader still rests
+    on what this node has proved. That is CL-G12: without it, seed 5000275 of the simulated cluster had two nodes hold
+    the lease, in ten seconds of a frozen node, a cut and two elections. Nothing is lost by waiting: a shard that may
+    not answer yet commits nothing that anybody hears of.
     """
 
     __slots__ = (
@@ -59,12 +60,12 @@ class Term:
 
     @property
     def enough(self) -> bool:
-        """G3: whether so many are in sync that something may be written."""
+        """CL-G3: whether so many are in sync that something may be written."""
         return not self.leader.over and self.leader.in_sync.enough
 
     def goes_on(self, leader: Leader) -> bool:
         """The node leads the unit anew: whether this is its next epoch, so that nobody else can have led in between and
-        all that the shard knows is as it was (G5). The lease has to be proved anew."""
+        all that the shard knows is as it was (CL-G5). The lease has to be proved anew."""
         if leader.epoch != self.epoch + 1:
             return False
         self.leader = leader
@@ -74,7 +75,7 @@ class Term:
     # What may be told.
 
     def may_answer(self, now_ms: int) -> bool:
-        """G4 and G5: whether an answer may leave at this moment."""
+        """CL-G4 and CL-G5: whether an answer may leave at this moment."""
         return now_ms < self.lease_until(now_ms)
 
     def lease_until(self, now_ms: int) -> int:
@@ -86,11 +87,11 @@ class Term:
         return self.leader.lease_until(self._lease_ms)
 
     def waits_for(self, now_ms: int) -> list[int]:
-        """G5: the nodes that may still believe to lead: whom to ask whether they have let go."""
+        """CL-G5: the nodes that may still believe to lead: whom to ask whether they have let go."""
         return [] if self._kept else self._promise.waits_for(self._wait_ms, now_ms)
 
     def let_go(self, node: int) -> None:
-        """G5a, G5b: that node does not lead any more."""
+        """CL-G5a, CL-G5b: that node does not lead any more."""
         self._promise.let_go(node)
 
     def silent_ms(self, node: int, now_ms: int) -> int | None:
@@ -110,7 +111,7 @@ class Term:
         return all(half.high_watermark >= half.end for half in self.leader.halves)
 
     def committed(self) -> int | None:
-        """G3: how many appends are committed, in both halves; None: no more than when it was asked last."""
+        """CL-G3: how many appends are committed, in both halves; None: no more than when it was asked last."""
         position = None
         halves, written = self.leader.halves, self._written
         while written and all(half.high_watermark >= end for half, end in zip(halves, written[0][1], strict=True)):
@@ -120,7 +121,8 @@ class Term:
     # Timers.
 
     def look(self, now_ms: int) -> Look:
-        """G6: what becomes of the shard's timers; to be asked before any fires, and every now and then. See `Timers`.
+        """CL-G6: what becomes of the shard's timers; to be asked before any fires, and every now and then. See
+        `Timers`.
 
         Before the lease is first there, nobody could be heard: each deadline moves by all of that time, and nothing is
         unloaded for it."""

@@ -21,9 +21,9 @@ class Around(NamedTuple):
     """What the node's other half, the one at ZooKeeper, is to this one.
 
     controller: who it is, as last seen; None: nobody. node_epoch: of this node's registration, NO_EPOCH while it has
-    none. register_anew: that one counts no more. broke: a node did not answer, and may be looked at (C9). desk: answers
-    what is asked of the controller. in_touch: whether ZooKeeper is; session_ms: how long its sessions are. heard:
-    the controller has said how the cluster stands.
+    none. register_anew: that one counts no more. broke: a node did not answer, and may be looked at (CL-C9). desk:
+    answers what is asked of the controller. in_touch: whether ZooKeeper is; session_ms: how long its sessions are.
+    heard: the controller has said how the cluster stands.
     """
 
     controller: Callable[[], Seated | None]

@@ -72,7 +72,7 @@ class LedBroker(Broker):
         new_fence: Callable[[], int] | None = None,
     ) -> None:
         """broker: as opened by this node. side: listened to from here on. new_ids, new_fence: what gives producer ids
-        out that no other node gives (A4); None: this node's own.
+        out that no other node gives (CL-A4); None: this node's own.
 
         Not `Broker`'s constructor: it would open the directory a second time.
         """
@@ -161,7 +161,7 @@ class LedBroker(Broker):
         """The log of a partition that this node leads now.
 
         UnknownTopicOrPartition where the cluster has none; NotLeaderOrFollower, which says who leads, elsewhere;
-        StorageError where the copy that would lead is broken (F9).
+        StorageError where the copy that would lead is broken (CL-F9).
         """
         led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
         if led is None or led.leader.over or led.leader.passed_by:
@@ -207,7 +207,7 @@ class LedBroker(Broker):
         )
 
     def too_few(self, topic: str, partition: int) -> NotEnoughReplicas | None:
-        """L2: why nothing may be written here with acks=all. None as well where nobody may write at all: `log` says
+        """CL-L2: why nothing may be written here with acks=all. None as well where nobody may write at all: `log` says
         why."""
         led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
         if led is None or led.leader.may_append(ALL) is not ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -219,8 +219,8 @@ class LedBroker(Broker):
         )
 
     def knows_latest(self, topic: str, partition: int) -> bool:
-        """L8: whether this node's high watermark has passed all that earlier leaders may have committed. True where it
-        does not lead: `log` says so."""
+        """CL-L8: whether this node's high watermark has passed all that earlier leaders may have committed. True where
+        it does not lead: `log` says so."""
         led = self._replicas.led.get((topic, partition))  # type: ignore[call-overload]
         return led is None or led.leader.latest(led.half) is not None
 

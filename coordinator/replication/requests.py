@@ -1,7 +1,7 @@
 """Produce and fetch at a node of a cluster: what `LogRequests` promises, kept by all replicas that are in sync.
 
 A turn of the loop appends what has come, tells the followers at once, and flushes beside them: there is one flush for
-both, the side's (`copies.flushing`). Who asked for acks=all is answered once the high watermark has passed (L2).
+both, the side's (`copies.flushing`). Who asked for acks=all is answered once the high watermark has passed (CL-L2).
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class ClusterCommit(GroupCommit):
         return done
 
     def _append(self, partition: Place, lot: Arrived, now_ms: int, enough: int) -> None:
-        refusal = self._broker.too_few(*partition)  # L2: right before it is written
+        refusal = self._broker.too_few(*partition)  # CL-L2: right before it is written
         if refusal is not None:
             for arrival in lot:
                 if waits_for_all(arrival) and not arrival.done.done():
@@ -144,7 +144,7 @@ class ClusterCommit(GroupCommit):
             queue.tell(place, max(self._end(place, result) for _, result in some), partial(self._told, place, some))
 
     def _end(self, place: TopicPartition, result: Appended | None) -> int:
-        """Where what is waited for ends: of a batch that came again, where it ended the first time (F10); without a
+        """Where what is waited for ends: of a batch that came again, where it ended the first time (CL-F10); without a
         batch, all that is there by now."""
         if result is not None:
             return result.last_offset + 1
@@ -204,7 +204,7 @@ class ClusterRequests(LogRequests):
     # -- offsets ------------------------------------------------------------------------------------------
 
     def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> Listed:
-        """L8: OffsetNotAvailable for the latest offset, and for a time that is not found, while this leader may not
+        """CL-L8: OffsetNotAvailable for the latest offset, and for a time that is not found, while this leader may not
         know yet of all that was committed before it led."""
         known = self.broker.knows_latest(topic, partition)
         if timestamp == LATEST and not known:
@@ -215,7 +215,7 @@ class ClusterRequests(LogRequests):
         return found
 
     async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
-        """A3b: answered once the logs of all that are in sync begin at that offset or later, or RequestTimedOut."""
+        """CL-A3b: answered once the logs of all that are in sync begin at that offset or later, or RequestTimedOut."""
         begun = await super().delete_records(asked, timeout_ms)
         places = [TopicPartition(*one[:2]) for one, start in zip(asked, begun, strict=True) if isinstance(start, int)]
         starts = [start for start in begun if isinstance(start, int)]

@@ -185,7 +185,7 @@ class ClusterSide:
     # What others of this node tell and ask.
 
     def set_rates(self, leader: int, follower: int) -> None:
-        """A9: bytes a second from now on; see `Replicas.set_rates`. What was put off is due with the next round."""
+        """CL-A9: bytes a second from now on; see `Replicas.set_rates`. What was put off is due with the next round."""
         self.replicas.set_rates(leader=leader, follower=follower, now_ms=self._now_ms())
 
     def registered(self, node_epoch: int) -> None:
@@ -212,8 +212,8 @@ class ClusterSide:
         self.settle()
 
     def begins(self, places: Iterable[TopicPartition]) -> None:
-        """Logs that this node leads begin later than before: followers are to know (F8). Who waits for them says so to
-        `starting`, before or after this."""
+        """Logs that this node leads begin later than before: followers are to know (CL-F8). Who waits for them says so
+        to `starting`, before or after this."""
         for place in places:
             self.replicas.begins(place)
         if self._stopped:
@@ -250,7 +250,7 @@ class ClusterSide:
         self.settle()
 
     def broken(self, place: TopicPartition, why: str) -> None:
-        """A log could not be written, or flushed: its unit is led here no more (F9)."""
+        """A log could not be written, or flushed: its unit is led here no more (CL-F9)."""
         self.replicas.broke(place, why)
         self._settle_soon()
 
@@ -260,7 +260,7 @@ class ClusterSide:
         return self.replicas.unwritable(place, why)
 
     async def ask_to_shut_down(self) -> ShutdownAnswered:
-        """A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
+        """CL-A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
         LinkError."""
         controller = self._controller()
         if controller is None:
@@ -333,7 +333,8 @@ class ClusterSide:
         self._timer = asyncio.get_running_loop().call_later((at_ms - now_ms) / 1000, self.settle)
 
     async def _learned(self, changes: Changes) -> None:
-        """Take in what the image has changed. The next poll waits for it (C1, N3); others are served in between."""
+        """Take in what the image has changed. The next poll waits for it (CL-C1, CL-N3); others are served in
+        between."""
         units = self.replicas.begin(self.image, changes)
         if len(units) <= AT_ONCE:
             self.logs.prepare(self.replicas.me, self.image, changes)

@@ -1,4 +1,4 @@
-"""C8: a leader asks for other in-sync replicas (AlterPartition, KIP-497, KIP-841, KIP-903)."""
+"""CL-C8: a leader asks for other in-sync replicas (AlterPartition, KIP-497, KIP-841, KIP-903)."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ from muster.coordinator.errors import ErrorCode
 def check(item: IsrItem, sender: int, state: State, now: Standing, live: Mapping[int, Node]) -> ErrorCode:
     """The first rule that speaks against it; NONE if none does, also where it is so already.
 
-    live: the nodes that are, whatever the unit: a replica with a new disk is not live for the unit (C3) before it has
-    joined, so that cannot be asked of it here. The same set is answered as done; of the present partition epoch it is
-    written anew (tasks.asks.settles). Who shuts down may not join; one that is in sync still does not keep the
+    live: the nodes that are, whatever the unit: a replica with a new disk is not live for the unit (CL-C3) before it
+    has joined, so that cannot be asked of it here. The same set is answered as done; of the present partition epoch it
+    is written anew (tasks.asks.settles). Who shuts down may not join; one that is in sync still does not keep the
     leader from asking for others, or nobody could join while a drained node waits to be let go.
     """
     if item.leader_epoch > state.leader_epoch or item.partition_epoch > state.partition_epoch:
@@ -43,7 +43,7 @@ def check(item: IsrItem, sender: int, state: State, now: Standing, live: Mapping
 def altered(item: IsrItem, state: State, now: Standing) -> State:
     """The state with the in-sync replicas that were asked for, in order of assignment.
 
-    C6: who joins is known by the directory it registered with; who is in already keeps what it is known by.
+    CL-C6: who joins is known by the directory it registered with; who is in already keeps what it is known by.
     """
     asked = {member.node for member in item.isr}
     isr = tuple(each for each in now.replicas if each in asked)

@@ -1,4 +1,4 @@
-"""How a reign begins: what a new controller knows already, as a node of its cluster (Z7)."""
+"""How a reign begins: what a new controller knows already, as a node of its cluster (CL-Z7)."""
 
 from muster.coordinator.cluster.controller.book import state_of
 from muster.coordinator.cluster.controller.events import Elected
@@ -8,8 +8,8 @@ from muster.coordinator.cluster.image import Image, PartitionView
 
 
 def knows_all(event: Elected) -> bool:
-    """Z7: whether this node's image has the last write, and so the versions of all states. An image may be further than
-    the last write, by nodes that came and went; directories have to be known, or it is not all."""
+    """CL-Z7: whether this node's image has the last write, and so the versions of all states. An image may be further
+    than the last write, by nodes that came and went; directories have to be known, or it is not all."""
     image = event.image
     if image is None or image.known.epoch != event.version.known.epoch:
         return False
@@ -25,7 +25,7 @@ def remember(reign: Reign, image: Image) -> None:
 
 def must_be_silent(reign: Reign) -> bool:
     """Whether settings may be told only when all has been looked at: there are eligible replicas that these settings
-    allow no more, and who hears of them commits without those (C5)."""
+    allow no more, and who hears of them commits without those (CL-C5)."""
     book = reign.book
     for unit, state in book.states.items():
         assignment = book.assignment(unit)
@@ -37,7 +37,7 @@ def must_be_silent(reign: Reign) -> bool:
 
 
 def take_states(reign: Reign, image: Image) -> None:
-    """Z7: the states as this node was told them, instead of reading all."""
+    """CL-Z7: the states as this node was told them, instead of reading all."""
     for place, told in image.partitions():
         if unit_of(place) == place and reign.book.assignment(place) is not None:
             _take(reign, place, told, image)

@@ -29,9 +29,9 @@ class Book:
     """topics: by name, as in ZooKeeper, those that are deleted left out. rules: what each sets, as it is read for each
     of its units. states: by unit. second: versions of the state
     znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
-    nothing is decided for them (C13). lowest: by topic, the smallest minimum that a leader may still go by, until all
-    nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
-    applied (N3). fresh: the first sequence of the reign, until all nodes have applied it.
+    nothing is decided for them (CL-C13). lowest: by topic, the smallest minimum that a leader may still go by, until
+    all nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
+    applied (CL-N3). fresh: the first sequence of the reign, until all nodes have applied it.
     """
 
     settings: Settings
@@ -178,7 +178,7 @@ def view(state: State, assignment: Assignment, version: int) -> PartitionView:
 
 
 def state_of(view: PartitionView, controller_epoch: int) -> State:
-    """A state as this node has been told it (Z7)."""
+    """A state as this node has been told it (CL-Z7)."""
     return State(
         view.leader,
         view.leader_epoch,

@@ -32,7 +32,8 @@ class PutTopic(NamedTuple):
 
 
 class MakeTopic(NamedTuple):
-    """An internal topic that is not there yet (C12). Its id is drawn by the edge, its settings are the edge's, too."""
+    """An internal topic that is not there yet (CL-C12). Its id is drawn by the edge, its settings are the edge's,
+    too."""
 
     name: str
     partitions: tuple[Assignment, ...]
@@ -65,8 +66,8 @@ class Write(NamedTuple):
 
 
 class ReadVersion(NamedTuple):
-    """After a lost answer (Z6): sync, read `/muster/cluster/version`. Answered by `events.VersionRead`, however long it
-    takes."""
+    """After a lost answer (CL-Z6): sync, read `/muster/cluster/version`. Answered by `events.VersionRead`, however long
+    it takes."""
 
 
 class ReadStates(NamedTuple):
@@ -145,7 +146,7 @@ class Note(NamedTuple):
 
 
 class Warn(NamedTuple):
-    """Something that could not be applied, and was skipped (C13)."""
+    """Something that could not be applied, and was skipped (CL-C13)."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Who leads a unit, who counts as in sync, and who may lead after them: C2 to C5, as functions of one unit.
+"""Who leads a unit, who counts as in sync, and who may lead after them: CL-C2 to CL-C5, as functions of one unit.
 
 Nothing here knows of other units, nor of writes: a `State` and a `Standing` go in, the state as it should be comes out,
 or None where it is as it should be.
@@ -16,12 +16,12 @@ NOT_ANY: frozenset[int] = frozenset()
 class Standing(NamedTuple):
     """How the replicas of one unit stand, by node ids; tuples are in order of assignment.
 
-    live: C3, for this unit: its node is live, with the data directory it was in sync with, its log is online, and it
+    live: CL-C3, for this unit: its node is live, with the data directory it was in sync with, its log is online, and it
     did not lose power with a log that is flushed loosely. back: it did, and all else is as with live. foreign: its
     node shows another directory. present: its node is live and its log online, whatever its directory. leaving: nobody
-    is elected there. stopping: of those, who shuts down, and should be in sync no more. minimum: C5's min. lowest: the
-    smallest that a leader may go by who has not heard of that one yet. tokens: what a present node's directory goes by
-    (`nodes.token`). unclean: who is not in sync may lead, if nobody else can. epoch: of the controller.
+    is elected there. stopping: of those, who shuts down, and should be in sync no more. minimum: CL-C5's min. lowest:
+    the smallest that a leader may go by who has not heard of that one yet. tokens: what a present node's directory goes
+    by (`nodes.token`). unclean: who is not in sync may lead, if nobody else can. epoch: of the controller.
     """
 
     replicas: tuple[int, ...]
@@ -114,8 +114,8 @@ def revised(
 
 
 def choose(state: State, now: Standing) -> Choice:
-    """C2: a leader that is live stays; else who is first, in order of assignment, of those in sync; of those eligible;
-    the last who was in sync though it may have lost something; anybody, where that is allowed; nobody."""
+    """CL-C2: a leader that is live stays; else who is first, in order of assignment, of those in sync; of those
+    eligible; the last who was in sync though it may have lost something; anybody, where that is allowed; nobody."""
     in_sync = tuple([each for each in now.live if each in state.isr])
     if state.leader in in_sync:
         return Choice(state.leader, in_sync, Clean.ISR)
@@ -146,8 +146,8 @@ def first(candidates: Iterable[int], now: Standing) -> int | None:
 
 
 def kept(state: State, now: Standing) -> tuple[int, ...]:
-    """C4: in sync remains who was, for when one of them returns; but for those whose directory is gone, unless that is
-    all of them."""
+    """CL-C4: in sync remains who was, for when one of them returns; but for those whose directory is gone, unless that
+    is all of them."""
     return tuple(each for each in state.isr if each not in now.foreign) or state.isr
 
 
@@ -162,7 +162,7 @@ def last_known(state: State, now: Standing) -> int | None:
 
 
 def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
-    """A7: who shuts down is in sync no more, where enough others are."""
+    """CL-A7: who shuts down is in sync no more, where enough others are."""
     isr = choice.isr
     if now.stopping and choice.leader != NOBODY:
         for each in choice.isr:
@@ -172,8 +172,8 @@ def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
 
 
 def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: Standing) -> tuple[int, ...]:
-    """C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the ISR
-    is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one.
+    """CL-C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the
+    ISR is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one.
 
     So a minimum that changes takes nobody away where the ISR is below both: nothing was committed without those who
     are eligible by the one, nor is by the other. Where the ISR reaches the new one they go, before anybody is told of
@@ -190,7 +190,7 @@ def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...
 
 
 def moved(state: State, to: int, now: Standing, cause: str) -> Decision | None:
-    """A6: another leader while the one there is lives; None if `to` may not lead now, or does already."""
+    """CL-A6: another leader while the one there is lives; None if `to` may not lead now, or does already."""
     if to == state.leader or to not in state.isr or to not in now.live or to in now.leaving:
         return None
     in_sync = tuple(each for each in now.live if each in state.isr)

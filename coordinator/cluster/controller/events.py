@@ -37,7 +37,7 @@ class Elected(NamedTuple):
 
 
 class NodesSeen(NamedTuple):
-    """All registrations there are, by node id; those without `muster.directory` left out (Z2)."""
+    """All registrations there are, by node id; those without `muster.directory` left out (CL-Z2)."""
 
     nodes: Mapping[int, Node]
 
@@ -53,7 +53,7 @@ class TopicsSeen(NamedTuple):
 
 class StatesRead(NamedTuple):
     """Answer to `effects.ReadStates`: every state there is, by partition (not unit: both halves of a shard), and
-    the cluster's version as it was before the states were read. broken: those that cannot be read (C13)."""
+    the cluster's version as it was before the states were read. broken: those that cannot be read (CL-C13)."""
 
     states: Mapping[TopicPartition, State]
     version: ClusterVersion
@@ -86,7 +86,7 @@ class AlterIsr(NamedTuple):
 
 
 class Offline(NamedTuple):
-    """A log that its node cannot read or write (F9)."""
+    """A log that its node cannot read or write (CL-F9)."""
 
     topic_id: bytes
     partition: int
@@ -151,7 +151,7 @@ class DeleteTopics(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Somebody's connection to a node broke (C9)."""
+    """Somebody's connection to a node broke (CL-C9)."""
 
     node: int
 
@@ -195,7 +195,7 @@ class Tick(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """This node is the controller no more: its lease ran out (Z8), or another was elected."""
+    """This node is the controller no more: its lease ran out (CL-Z8), or another was elected."""
 
 
 Event: TypeAlias = (

@@ -1,4 +1,4 @@
-"""The controller, as a pure machine: an event in, its effects out (C1, Z5 to Z7).
+"""The controller, as a pure machine: an event in, its effects out (CL-C1, CL-Z5 to CL-Z7).
 
 One write is in flight at a time. What arrives meanwhile is taken in, and decided with the next; nobody is told of
 anything before it is written. What is to be looked at waits as a set, and each unit is decided by what is known then,
@@ -64,7 +64,7 @@ MOST_LATER = 1_000
 
 REFUSALS = 3
 WITHIN_MS = 300
-"""C9: so many refused connections within that time."""
+"""CL-C9: so many refused connections within that time."""
 
 
 class Controller:
@@ -108,7 +108,7 @@ class Controller:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What follows from an event at this moment (milliseconds of a monotonic clock). Never raises for what comes
-        from outside: what cannot be applied is named in a `Warn`, and skipped (C13)."""
+        from outside: what cannot be applied is named in a `Warn`, and skipped (CL-C13)."""
         self.reign.now_ms = now_ms
         out: list[Effect] = []
         self.reign.out = out
@@ -248,14 +248,14 @@ class Controller:
                 self.topics.heard()
 
     def on_broken(self, event: Broken) -> None:
-        """C9: somebody's connection to a node broke: is there still a process?"""
+        """CL-C9: somebody's connection to a node broke: is there still a process?"""
         node = self.reign.book.nodes.live.get(event.node)
         if self.settings.eviction and node is not None and event.node not in self.probing:
             self.probing.add(event.node)
             self.reign.out.append(Probe(event.node, node.epoch))
 
     def on_refused(self, event: Refused) -> None:
-        """C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
+        """CL-C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
         self.probing.discard(event.node)
         nodes = self.reign.book.nodes
         node = nodes.live.get(event.node)
@@ -293,7 +293,7 @@ class Controller:
         self._read_states()
 
     def on_version(self, event: VersionRead) -> None:
-        """Z6: what became of a write whose answer was lost."""
+        """CL-Z6: what became of a write whose answer was lost."""
         if self.flight is None or not self.flight.lost:
             return
         known = event.version.known

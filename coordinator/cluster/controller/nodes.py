@@ -1,4 +1,4 @@
-"""Who is live: registrations as they are seen, taken in, fenced (C3, C7, C9), and who stops (A7)."""
+"""Who is live: registrations as they are seen, taken in, fenced (CL-C3, CL-C7, CL-C9), and who stops (CL-A7)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ def token(node: Node, loose: bool) -> str:
 
 
 def is_reckoned_with(node: Node, image: Image, is_loose: Callable[[Mapping[str, str]], bool]) -> bool:
-    """Whether the cluster goes by it for good that this life of a node lost power (Z4): it has been taken in, and
+    """Whether the cluster goes by it for good that this life of a node lost power (CL-Z4): it has been taken in, and
     wherever it is in sync, or eligible, by a log that is flushed loosely, it has caught up since. Its next life is
     like any other's then. The last one in sync that lost power stays so until it is elected, or another one is.
 
@@ -54,9 +54,9 @@ class Nodes:
 
     registered: as last seen. live: taken in, and not fenced. coming: registered anew, and not taken in before their
     former life has been treated as dead. unsure: live since before this reign, perhaps with a life in between that
-    nobody here saw: what they lead is elected anew. fenced: by node, the registration that is (C9). stopping: by node,
-    the registration that shuts down. drained: who is to lead nothing, whatever its registration. offline: by node,
-    units whose log it cannot use.
+    nobody here saw: what they lead is elected anew. fenced: by node, the registration that is (CL-C9). stopping: by
+    node, the registration that shuts down. drained: who is to lead nothing, whatever its registration. offline: by
+    node, units whose log it cannot use.
     """
 
     registered: Mapping[int, Node] = field(default_factory=dict)
@@ -114,8 +114,8 @@ class Nodes:
         return Seen(gone, coming)
 
     def _why_gone(self, node_id: int) -> str:
-        """A registration goes with its session. Who closes it in order has said before that it shuts down (A7); of any
-        other one ZooKeeper had not heard for too long: it is dead, or stands still, or is cut off."""
+        """A registration goes with its session. Who closes it in order has said before that it shuts down (CL-A7); of
+        any other one ZooKeeper had not heard for too long: it is dead, or stands still, or is cut off."""
         return f"node {node_id} shut down" if node_id in self.stopping else f"node {node_id}'s session expired"
 
     def why_back(self, node: Node, otherwise: str) -> str:
@@ -130,7 +130,7 @@ class Nodes:
         )
 
     def fence(self, node_id: int) -> None:
-        """C9: a node whose process is gone, though its session is not."""
+        """CL-C9: a node whose process is gone, though its session is not."""
         self.fenced[node_id] = self.live[node_id].epoch
         self._dies(node_id)
 
@@ -179,7 +179,7 @@ class Nodes:
         unclean: bool,
         epoch: int,
     ) -> Standing:
-        """How the replicas of a unit stand (C3)."""
+        """How the replicas of a unit stand (CL-C3)."""
         live: list[int] = []
         back: list[int] = []
         foreign: list[int] = []

@@ -19,7 +19,7 @@ NOT_CONTROLLER: dict[type, Body] = {
 
 
 def done(reign: Reign, draft: Draft) -> None:
-    """The write is in ZooKeeper: the book says so, all may be told (C1), and those who waited for it hear."""
+    """The write is in ZooKeeper: the book says so, all may be told (CL-C1), and those who waited for it hear."""
     book = reign.book
     for topic in draft.topics.values():
         _assigned(reign, topic)

@@ -19,7 +19,7 @@ class Reason(NamedTuple):
 
 
 class TakeIn(NamedTuple):
-    """When all that stands before it has been written: a node's former life is dead, and it returns (C7)."""
+    """When all that stands before it has been written: a node's former life is dead, and it returns (CL-C7)."""
 
     node: int
     epoch: int
@@ -32,7 +32,7 @@ class Sure(NamedTuple):
 
 
 class TellTopic(NamedTuple):
-    """When all that stands before it has been written: a topic's settings may be told (C5)."""
+    """When all that stands before it has been written: a topic's settings may be told (CL-C5)."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What nodes are told, and who waits to be told (C1, N1, N3).
+"""What nodes are told, and who waits to be told (CL-C1, CL-N1, CL-N3).
 
 What changed is staged, and told with a sequence once it is written: until then nobody sees it, not in a full answer
 either.
@@ -13,7 +13,7 @@ from muster.coordinator.cluster.image import ClusterState, Known, NodeView, Part
 from muster.coordinator.errors import ErrorCode
 
 MOST_CHANGES = 10_000
-"""N1: who is further behind gets all there is. Of what changes again only the last time counts."""
+"""CL-N1: who is further behind gets all there is. Of what changes again only the last time counts."""
 
 MOST_DELETED = 1_000
 """Deleted topics that are told of, so that a node that was away removes its copies; the eldest is forgotten first, and
@@ -58,7 +58,7 @@ class Teller:
     floor: int = 0
     """Who knows less than this sequence gets all there is."""
     heard: int = -1
-    """What all live nodes have applied (N3): a sequence of this reign, or -1."""
+    """What all live nodes have applied (CL-N3): a sequence of this reign, or -1."""
     staged_nodes: dict[int, NodeView] = field(default_factory=dict)
     staged_topics: dict[str, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)
     staged_deleted: dict[bytes, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Multis: what goes into one, what becomes of it, and what is taken back when it fails (Z5, Z6)."""
+"""Multis: what goes into one, what becomes of it, and what is taken back when it fails (CL-Z5, CL-Z6)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from muster.coordinator.cluster.controller.elect import Decision
 from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, State, Topic, TopicPartition, halves
 
 MOST_STATES = 100
-"""Z5: in one multi. Measured: 20 make it three times as slow for a state, 500 hardly faster."""
+"""CL-Z5: in one multi. Measured: 20 make it three times as slow for a state, 500 hardly faster."""
 
 MOST_BYTES = 640 << 10
 """In one multi. ZooKeeper takes no more than a megabyte (`jute.maxbuffer`) from anybody, and that at once."""

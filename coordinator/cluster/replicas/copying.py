@@ -1,6 +1,6 @@
-"""Copying from the other nodes: one fetch at a time to each leader's node, over all that it leads and we copy (F1).
+"""Copying from the other nodes: one fetch at a time to each leader's node, over all that it leads and we copy (CL-F1).
 
-What comes is appended, then flushed, then the next request says how far (F3). So a node is asked again only when all
+What comes is appended, then flushed, then the next request says how far (CL-F3). So a node is asked again only when all
 that it sent is kept here.
 """
 
@@ -69,7 +69,7 @@ class Fetcher:
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         """throttle: what all fetchers of this node take from together. is_throttled: whether a copy of this node is
-        listed, and not in sync (A9)."""
+        listed, and not in sync (CL-A9)."""
         self._me = me
         self.source = source
         self._copies = copies
@@ -138,7 +138,7 @@ class Fetcher:
 
     def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, Stop]]:
         """Take what came into the logs. What is in `unkept` then is to be flushed, and told by `kept`. Returned: what
-        stopped, and why; it is offline here from now on (F9)."""
+        stopped, and why; it is offline here from now on (CL-F9)."""
         if request is not self._under_way:
             return []
         self._under_way = None
@@ -187,7 +187,7 @@ class Fetcher:
                 self._changed[place] = None
 
     def _put_off(self, now_ms: int) -> None:
-        """A9: leave out of the session what is to go slowly, until the bucket has filled."""
+        """CL-A9: leave out of the session what is to go slowly, until the bucket has filled."""
         until_ms = self._throttle.ready_ms(now_ms)
         for place in self.places - self._waiting.keys():
             if self._is_throttled(place):
@@ -275,7 +275,7 @@ class Fetcher:
 
     def _undo(self, copy: Copy, to: int) -> None:
         """What is cut now is lost if an unclean election came after it was written: without one it was never promised
-        to anybody (F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
+        to anybody (CL-F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
         start, log = max(to, copy.log.start), copy.log
         if start < log.end and log.epoch_at(start) < copy.follower.unclean_epoch:
             epochs = epochs_between(log, start)

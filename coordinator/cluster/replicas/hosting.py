@@ -1,7 +1,7 @@
 """What a node does with its copies when it hears how the cluster stands: leads, follows or rests.
 
 It is asked with every change of the image, unit by unit. It never takes a step back: who was shown a higher epoch leads
-no more until an image of that epoch, or a later one, says so (L9).
+no more until an image of that epoch, or a later one, says so (CL-L9).
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Hosting:
         return Follow(unit, state)
 
     def shown(self, unit: TopicPartition, epoch: int) -> Rest | None:
-        """Somebody of the cluster knows the unit at a higher epoch: this node leads it no more (L9)."""
+        """Somebody of the cluster knows the unit at a higher epoch: this node leads it no more (CL-L9)."""
         led = self.leads(unit)
         if led == NO_EPOCH or epoch <= led:
             return None

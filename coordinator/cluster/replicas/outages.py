@@ -1,4 +1,4 @@
-"""Units of which this node cannot use the log (F9): why, and when it is looked at anew.
+"""Units of which this node cannot use the log (CL-F9): why, and when it is looked at anew.
 
 A log that works again goes on without a restart. It has to have all that was flushed in it when it broke: the
 controller may count on that, for a replica that is offline can be in sync, or eligible, still.

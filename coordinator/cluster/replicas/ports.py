@@ -10,11 +10,11 @@ Records: TypeAlias = Sized
 
 
 class Damaged(Exception):
-    """The batches that a leader sent are not what was written (F2)."""
+    """The batches that a leader sent are not what was written (CL-F2)."""
 
 
 class LogBroken(Exception):
-    """The log cannot be read or written: its unit goes offline, with this as the reason (F9)."""
+    """The log cannot be read or written: its unit goes offline, with this as the reason (CL-F9)."""
 
 
 class ReplicaLog(Protocol):
@@ -38,7 +38,7 @@ class ReplicaLog(Protocol):
         """The leader epoch of the last batch, -1 where it is empty."""
 
     def lead(self, epoch: int) -> None:
-        """Know (epoch, end) before anything is appended in it; on disk before any of that counts as kept (L1)."""
+        """Know (epoch, end) before anything is appended in it; on disk before any of that counts as kept (CL-L1)."""
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above the one given; (-1, -1) if there is none."""
@@ -59,7 +59,7 @@ class ReplicaLog(Protocol):
         """Give up everything, and begin anew at `at`; durable on return."""
 
     def advance_start(self, to: int) -> None:
-        """Give up what is below `to` (F8)."""
+        """Give up what is below `to` (CL-F8)."""
 
     def tell_high_watermark(self, offset: int) -> None:
         """Readers see what is below, and nothing else."""

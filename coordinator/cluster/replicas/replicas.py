@@ -79,7 +79,7 @@ class Replicas(Roles):
             self._learn(unit, now_ms)
 
     def _look_at_copies(self, changes: Changes) -> None:
-        """A9: which copies come slowly has changed with these."""
+        """CL-A9: which copies come slowly has changed with these."""
         places = {moved.place for moved in changes.partitions}
         places |= {place for place in self.copies if place.topic in changes.configs}
         for fetcher in self.fetchers.values():
@@ -110,7 +110,7 @@ class Replicas(Roles):
             self._let_go(unit, view)
 
     def _let_go(self, unit: TopicPartition, view: PartitionView) -> None:
-        """F11: a copy that is no longer assigned here goes once enough others have everything."""
+        """CL-F11: a copy that is no longer assigned here goes once enough others have everything."""
         self._outages.is_over(unit)
         if len(view.isr) < min(self._min_isr(unit), len(view.replicas)):
             return
@@ -118,8 +118,8 @@ class Replicas(Roles):
         self._hosting.forget(unit)
 
     def _look_again(self, now_ms: int) -> None:
-        """F9: whether a log works again. Who led by it waits until the controller has heard, or it led on in an epoch
-        in which it has let everybody down."""
+        """CL-F9: whether a log works again. Who led by it waits until the controller has heard, or it led on in an
+        epoch in which it has let everybody down."""
         unit = self._outages.due(now_ms)
         view = None if unit is None else self._image.partition(unit)
         if unit is None or view is None or view.leader == self.me:
@@ -151,15 +151,15 @@ class Replicas(Roles):
         self.serving.fetch(request, reply, wait_ms, now_ms, min_bytes=min_bytes)
 
     def set_rates(self, *, leader: int | None, follower: int | None, now_ms: int) -> None:
-        """A9: bytes a second that this node sends as a leader, and asks for as a follower, of replicas that are listed
-        and not in sync; None: as many as there are. Holds until it is said anew."""
+        """CL-A9: bytes a second that this node sends as a leader, and asks for as a follower, of replicas that are
+        listed and not in sync; None: as many as there are. Holds until it is said anew."""
         self.serving.throttle.limit(NO_LIMIT if leader is None else leader, now_ms)
         self.copying.limit(NO_LIMIT if follower is None else follower, now_ms)
         for fetcher in self.fetchers.values():
             fetcher.look_again(list(fetcher.places))
 
     def shown(self, place: TopicPartition, epoch: int) -> None:
-        """L9: somebody on the door between nodes names this leader epoch."""
+        """CL-L9: somebody on the door between nodes names this leader epoch."""
         leader = self.leaders.get(unit_of(place))
         if leader is not None and leader.shown(epoch):
             self._stirred(leader)

@@ -28,7 +28,7 @@ from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Buc
 
 ROOM_TO_LEAD, ROOM_TO_WRITE = 4 << 10, 1 << 20
 """Bytes that a disk which was full has to take before its copies are used again. To lead takes little: the epoch is
-written down with its first records (L1)."""
+written down with its first records (CL-L1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Roles:
         self.copies: dict[TopicPartition, Copy] = {}
         self.fetchers: dict[int, Fetcher] = {}
         self.promises: dict[TopicPartition, Promise] = {}
-        """Of shards: what this node lets their leaders believe (G5)."""
+        """Of shards: what this node lets their leaders believe (CL-G5)."""
         self.moved: dict[TopicPartition, None] = {}
         self.gained: dict[TopicPartition, int] = {}
         self.lost: dict[TopicPartition, None] = {}
@@ -75,7 +75,7 @@ class Roles:
         self.strays = self._shelf.strays
         self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke, self._leads_slowly)
         self.copying = Bucket()
-        """What the fetches of copies that are to come slowly take from (A9)."""
+        """What the fetches of copies that are to come slowly take from (CL-A9)."""
 
     @property
     def node_epoch(self) -> int:
@@ -201,7 +201,7 @@ class Roles:
         return True
 
     def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False, no_room: bool = False) -> None:
-        """A log failed (F9): its unit goes offline here, and the controller is told with the next poll."""
+        """A log failed (CL-F9): its unit goes offline here, and the controller is told with the next poll."""
         ids = {half: topic.topic_id for half in halves(unit) if (topic := self._image.topics.get(half.topic))}
         view = self._image.partition(unit)
         kept = {half: used.log.kept for half in halves(unit) if (used := self.led.get(half) or self.copies.get(half))}
@@ -250,19 +250,19 @@ class Roles:
         return self.fetchers[node]
 
     def _leads_slowly(self, place: TopicPartition) -> bool:
-        """A9: whether the topic lists this node's replica among those that leaders hold up for others."""
+        """CL-A9: whether the topic lists this node's replica among those that leaders hold up for others."""
         topic = self._image.topics.get(place.topic)
         return topic is not None and is_listed(topic.configs.get(LEADERS, ""), place, self.me)
 
     def _copies_slowly(self, place: TopicPartition) -> bool:
-        """A9: whether the topic lists this node's replica among those that hold themselves up; not one in sync."""
+        """CL-A9: whether the topic lists this node's replica among those that hold themselves up; not one in sync."""
         topic, view = self._image.topics.get(place.topic), self._image.partition(place)
         if topic is None or view is None or self.me in view.isr:
             return False
         return is_listed(topic.configs.get(FOLLOWERS, ""), place, self.me)
 
     def promise(self, unit: TopicPartition) -> Promise:
-        """What this node lets leaders of a shard believe (G5)."""
+        """What this node lets leaders of a shard believe (CL-G5)."""
         return self.promises.setdefault(unit, Promise(self._started_ms))
 
     def _open(self, half: TopicPartition) -> tuple[bytes, ReplicaLog]:

@@ -1,4 +1,5 @@
-"""Followers' fetches, as the leader's node serves them: sessions, what is new in them, and who waits for it (L6, L7).
+"""Followers' fetches, as the leader's node serves them: sessions, what is new in them, and who waits for it (CL-L6,
+CL-L7).
 
 A session remembers what its follower asked last of each partition. A request that changes nothing costs nothing per
 partition: what happens to a log is noted in the sessions that copy it (`news`), and only that is looked at.
@@ -89,7 +90,7 @@ class Parked:
 class Session:
     """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
     the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
-    records that the follower is to get later (A9). hurry_ms: when a high watermark is told that is all there is to
+    records that the follower is to get later (CL-A9). hurry_ms: when a high watermark is told that is all there is to
     tell. gather_ms: until when records are waited for that may go along with others. coming: what the follower is to
     ask for, too, expected until coming_ms."""
 
@@ -137,7 +138,7 @@ class Serving:
     ) -> None:
         """stirred: told of a leader whose high watermark a fetch has moved, who has something to ask, or who leads no
         more. broke: told of a log that cannot be read. is_throttled: whether this node's replica of a partition is
-        listed among those that `throttle` holds for leaders (A9)."""
+        listed among those that `throttle` holds for leaders (CL-A9)."""
         self._led = led
         self._known = known
         self._peer = peer
@@ -192,7 +193,7 @@ class Serving:
 
     def expects(self, nodes: Collection[int], place: TopicPartition, now_ms: int) -> None:
         """This node leads a partition, and these copy it, or are about to. Who waits for something else is answered,
-        so that it can say so: what it proves by that is waited for (G4)."""
+        so that it can say so: what it proves by that is waited for (CL-G4)."""
         for node in nodes:
             session = self._sessions.get(node)
             if session is not None:
@@ -209,8 +210,8 @@ class Serving:
         return min(wait_ms, COMING_MS) if session.coming else wait_ms
 
     def registered(self, node: int) -> None:
-        """The image has caught up with a registration by which a node had asked already. That counted for nothing (L4),
-        and where nothing changes it is not said again: so it counts now, as of when it was said."""
+        """The image has caught up with a registration by which a node had asked already. That counted for nothing
+        (CL-L4), and where nothing changes it is not said again: so it counts now, as of when it was said."""
         session = self._sessions.get(node)
         if session is None or session.node_epoch != session.peer.epoch:
             return
@@ -262,7 +263,7 @@ class Serving:
             session.withheld = {}
 
     def _withholds(self, session: Session, place: TopicPartition, now_ms: int) -> bool:
-        """A9: whether records are for later."""
+        """CL-A9: whether records are for later."""
         return not self.throttle.may(now_ms) and self._is_slow(session, place, now_ms)
 
     def _is_slow(self, session: Session, place: TopicPartition, now_ms: int) -> bool:

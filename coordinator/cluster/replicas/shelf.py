@@ -1,4 +1,4 @@
-"""Copies on this node's disk that it is to have no more, or that nobody knows of (F11)."""
+"""Copies on this node's disk that it is to have no more, or that nobody knows of (CL-F11)."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""How fast replicas that are not in sync are copied (A9), so that those that move leave room for what is served.
+"""How fast replicas that are not in sync are copied (CL-A9), so that those that move leave room for what is served.
 
 Only what a topic lists is held to a rate, by the words of Kafka: `*`, or PARTITION:NODE,... A replica in the in-sync
 set never is, nor one that the leader waits for before it commits: a rate would be one for producers then.

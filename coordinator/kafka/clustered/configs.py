@@ -1,4 +1,4 @@
-"""Settings of a node that is one of many: some of them can be changed while it runs (A9)."""
+"""Settings of a node that is one of many: some of them can be changed while it runs (CL-A9)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol

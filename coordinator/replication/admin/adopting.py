@@ -1,4 +1,4 @@
-"""From one node to many (A10): what a node had by itself becomes the cluster's, with itself as the only replica."""
+"""From one node to many (CL-A10): what a node had by itself becomes the cluster's, with itself as the only replica."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple

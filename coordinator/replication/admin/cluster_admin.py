@@ -1,4 +1,5 @@
-"""What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (A5, A7, A8)."""
+"""What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (CL-A5, CL-A7,
+CL-A8)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What can be said of an election that is asked for (A5), by what a node knows. Pure."""
+"""What can be said of an election that is asked for (CL-A5), by what a node knows. Pure."""
 
 from collections.abc import Collection
 

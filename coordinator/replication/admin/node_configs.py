@@ -1,4 +1,5 @@
-"""What is set for a node while it runs, in `/config/brokers/[id]` (A9): rates at which it copies and is copied from."""
+"""What is set for a node while it runs, in `/config/brokers/[id]` (CL-A9): rates at which it copies and is copied
+from."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Producer ids that no other node gives (A4): from blocks of ZooKeeper's, the next of which is fetched ahead."""
+"""Producer ids that no other node gives (CL-A4): from blocks of ZooKeeper's, the next of which is fetched ahead."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

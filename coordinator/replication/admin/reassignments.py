@@ -1,4 +1,5 @@
-"""Reassignments (A8) as a node sees them: what speaks against one that is asked for, and what has come of it. Pure."""
+"""Reassignments (CL-A8) as a node sees them: what speaks against one that is asked for, and what has come of it.
+Pure."""
 
 from typing import NamedTuple
 

@@ -1,5 +1,5 @@
-"""Changes of a cluster's topics that a node's doors ask for (A1): checked here, written to ZooKeeper, and answered when
-this node's image shows the effect."""
+"""Changes of a cluster's topics that a node's doors ask for (CL-A1): checked here, written to ZooKeeper, and answered
+when this node's image shows the effect."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -93,7 +93,7 @@ class ClusterTopics:
         return await self._whole(self._each(wanted, self._change))
 
     async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
-        """Remove these topics, and none of the same name that came after them (A3)."""
+        """Remove these topics, and none of the same name that came after them (CL-A3)."""
         found = await self._whole(self._each([(topic, None) for topic in topics], self._delete))
         return [each if isinstance(each, StorageError) else None for each in found]
 

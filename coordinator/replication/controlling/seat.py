@@ -111,7 +111,7 @@ class Seat:
 
     @property
     def applied(self) -> Mapping[int, int]:
-        """How far each node is, where this one is the controller (N3); nothing elsewhere."""
+        """How far each node is, where this one is the controller (CL-N3); nothing elsewhere."""
         return {} if self._machine is None else self._machine.reign.book.applied
 
     # What is asked of a controller.
@@ -136,7 +136,7 @@ class Seat:
         )
 
     def broke(self, node_id: int) -> None:
-        """Somebody's connection to a node broke (C9). If that is the controller, this node looks for itself."""
+        """Somebody's connection to a node broke (CL-C9). If that is the controller, this node looks for itself."""
         if self._machine is not None:
             self._step(events.Broken(node_id))
         elif (
@@ -282,7 +282,7 @@ class Seat:
         self._step(outcome)
 
     async def _read_version(self) -> None:
-        """Z6."""
+        """CL-Z6."""
         version = await self._persistently(lambda: read_version(self._session, self._around.warn))
         self._step(events.VersionRead(version))
 
@@ -324,7 +324,8 @@ class Seat:
         return () if door is None else await refusals(door, self._around.now_ms)
 
     async def _probe_controller(self, node_id: int) -> None:
-        """C9: who refuses connections is no controller. The epoch is read first: it is deposed in that one, or not."""
+        """CL-C9: who refuses connections is no controller. The epoch is read first: it is deposed in that one, or
+        not."""
         count = await self._session.get(paths.CONTROLLER_EPOCH)
         holder = await self._session.get(paths.CONTROLLER)
         if count is None or holder is None or paths.read_controller(paths.CONTROLLER, holder.data) != node_id:
@@ -360,8 +361,8 @@ class Seat:
         self._looking = self._loop.create_task(self._find(node_id))
 
     async def _find(self, node_id: int) -> None:
-        """N2: by its registration. One by which it cannot be asked is told of, and looked at again until it is mended:
-        who is asked in vain would be taken for one that is away."""
+        """CL-N2: by its registration. One by which it cannot be asked is told of, and looked at again until it is
+        mended: who is asked in vain would be taken for one that is away."""
         told = ""
         while True:
             node, why = await self._persistently(lambda: self._registered(node_id))

@@ -1,4 +1,4 @@
-"""AlterPartition: what the leaders on this node ask of the controller about who is in sync (L5, D6)."""
+"""AlterPartition: what the leaders on this node ask of the controller about who is in sync (CL-L5, CL-D6)."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Appends that wait until what they wrote is committed (L2), or kept here (acks=1)."""
+"""Appends that wait until what they wrote is committed (CL-L2), or kept here (acks=1)."""
 
 import asyncio
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class Keeping(Committing):
 
 
 class Starting(Committing):
-    """Who waits until the logs of all that are in sync begin at an offset or later (A3b): NONE, or
+    """Who waits until the logs of all that are in sync begin at an offset or later (CL-A3b): NONE, or
     NOT_LEADER_OR_FOLLOWER (6). `look` after anything that happened."""
 
     def look(self) -> None:

@@ -129,7 +129,7 @@ class FetchDesk:
         return await self.groups()
 
     def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
-        """L8: not the end of a log of which this leader may not know yet all that was committed before it led."""
+        """CL-L8: not the end of a log of which this leader may not know yet all that was committed before it led."""
         found = []
         for topic_id, number in asked.places:
             name = self._image.names.get(topic_id)
@@ -142,8 +142,8 @@ class FetchDesk:
         return found
 
     def _end(self, asked: EpochAsked) -> EpochEnd:
-        """Who asks in a later epoch than that which is led here ends it (L9), and is told so by its own epoch (G5a):
-        this node has let go."""
+        """Who asks in a later epoch than that which is led here ends it (CL-L9), and is told so by its own epoch
+        (CL-G5a): this node has let go."""
         place = TopicPartition(asked.topic, asked.partition)
         if self._image.partition(place) is None:
             return EpochEnd(*place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,4 +1,4 @@
-"""Fetches from the nodes that lead what this one copies: one at a time to each (F1, F3)."""
+"""Fetches from the nodes that lead what this one copies: one at a time to each (CL-F1, CL-F3)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,7 @@ class Fetching:
         broke: Callable[[int], None],
         failed: Failed,
     ) -> None:
-        """happened: there may be something to do for the replicas. broke: a node did not answer (C9). failed: see
+        """happened: there may be something to do for the replicas. broke: a node did not answer (CL-C9). failed: see
         `Tasks`."""
         self._replicas = replicas
         self._links = links

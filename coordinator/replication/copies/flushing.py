@@ -45,8 +45,8 @@ class Flushing:
 
     def soon(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Flush these, as far as their settings ask for it. Who comes in this turn joins; what is being flushed as it
-        is takes no other round. Returned: those that count as kept already, of which nothing is told later (D2: topics
-        with `flush.messages` above 1)."""
+        is takes no other round. Returned: those that count as kept already, of which nothing is told later (CL-D2:
+        topics with `flush.messages` above 1)."""
         kept = []
         for place in places:
             log = self._log_of(place)

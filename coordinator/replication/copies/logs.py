@@ -40,7 +40,7 @@ def of_the_log(configs: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def broken() -> Iterator[None]:
-    """What the storage engine cannot do, the replica stops for (F9)."""
+    """What the storage engine cannot do, the replica stops for (CL-F9)."""
     try:
         yield
     except StorageError as error:
@@ -113,7 +113,7 @@ class StoredLog:
             raise LogBroken(str(error)) from error
 
     def rest(self) -> None:
-        """This node leads it no more: retention is another's work (F8)."""
+        """This node leads it no more: retention is another's work (CL-F8)."""
         replica.follow(self.log)
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The long poll by which a node hears how the cluster stands, and tells what of it is offline here (N1 to N3)."""
+"""The long poll by which a node hears how the cluster stands, and tells what of it is offline here (CL-N1 to CL-N3)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -71,7 +71,7 @@ class Polling:
             self._asking.cancel()
 
     async def once(self) -> bool:
-        """One poll; False where the next one has to wait for a moment (N2)."""
+        """One poll; False where the next one has to wait for a moment (CL-N2)."""
         controller, epoch = self._controller(), self._node_epoch()
         if controller is None or epoch == NO_EPOCH:
             return False
@@ -102,7 +102,7 @@ class Polling:
         return await link.cluster_state(epoch, known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=DEADLINE_S)
 
     def _tell_offline(self) -> None:
-        """F9: whoever reads this node's log is to know why others lead."""
+        """CL-F9: whoever reads this node's log is to know why others lead."""
         before, self._offline = self._offline, {place: why for place, (_, why) in self._replicas.offline.items()}
         for place, why in self._offline.items():
             if before.get(place) != why:

@@ -1,4 +1,4 @@
-"""How fast this node copies and is copied from, as set for it at ZooKeeper while it runs (A9)."""
+"""How fast this node copies and is copied from, as set for it at ZooKeeper while it runs (CL-A9)."""
 
 import asyncio
 from collections.abc import Callable, Mapping

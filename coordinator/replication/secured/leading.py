@@ -1,6 +1,6 @@
 """The leader's part: others read what is committed, and what they change is appended if nothing came between.
 
-No batch leaves that is not whole: a leader that finds its copy damaged leads no more (F9), and another is elected.
+No batch leaves that is not whole: a leader that finds its copy damaged leads no more (CL-F9), and another is elected.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A new leader asks those whose leases may still hold whether they have let go (G5)."""
+"""A new leader asks those whose leases may still hold whether they have let go (CL-G5)."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,7 +81,7 @@ class Asking:
 
 
 def those_let_go(units: Sequence[Led], ends: Iterable[EpochEnd]) -> list[Led]:
-    """Who leads no more says so with the epoch it was asked by (L9)."""
+    """Who leads no more says so with the epoch it was asked by (CL-L9)."""
     told = {
         (TopicPartition(end.topic, end.partition), end.epoch)
         for end in ends

@@ -1,4 +1,5 @@
-"""A node's shards among those of other nodes: gained, served while the lease holds, and lost (section 6).
+"""A node's shards among those of other nodes: gained, served while the lease holds, and lost
+(docs/design/cluster.md, "Group coordinators").
 
 The rules are `cluster.term`'s, and the engine's (`runtime.led`). Here they hear of each other.
 """
@@ -161,7 +162,7 @@ class Coordinating:
     # -- what the side tells ----------------------------------------------------------------------------------
 
     def _learned(self, changes: Changes | None = None) -> None:
-        """Remember where nodes were: one that is gone is asked there whether it is (G5b)."""
+        """Remember where nodes were: one that is gone is asked there whether it is (CL-G5b)."""
         image = self._side.image
         for node in image.nodes if changes is None else changes.nodes:
             address = address_in(image, node)
@@ -231,7 +232,7 @@ class Coordinating:
         self._driver.wake()
 
     def _weigh(self, shard: int) -> None:
-        """G3: with fewer in sync than the least nothing is written."""
+        """CL-G3: with fewer in sync than the least nothing is written."""
         term = self._terms.get(shard)
         if term is None or term.enough == (shard not in self._thin):
             return

@@ -1,5 +1,5 @@
-"""What an unclean election cost the shards that this node leads (G9): those who cut their copies count it, and tell the
-ledger of elections when they are back; here it is looked for there, and noted in the shard's diary."""
+"""What an unclean election cost the shards that this node leads (CL-G9): those who cut their copies count it, and tell
+the ledger of elections when they are back; here it is looked for there, and noted in the shard's diary."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

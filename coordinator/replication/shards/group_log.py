@@ -36,7 +36,7 @@ class ShardGroupLog(BrokerGroupLog):
     """`append` writes as the leader of the shard's unit; where this node does not lead it, it raises LogFailed.
 
     Followers hear of what is appended at once, beside the flush. A replay reads to the end of the log, whatever is
-    committed of it (G2).
+    committed of it (CL-G2).
     """
 
     def __init__(self, broker: Broker, side: Side, shards: int, segment_bytes: int) -> None:
@@ -45,7 +45,7 @@ class ShardGroupLog(BrokerGroupLog):
         super().__init__(broker, shards, segment_bytes)
 
     def _make_topics(self, partitions: int, segment_bytes: int) -> None:
-        """The controller does (C12)."""
+        """The controller does (CL-C12)."""
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         place = unit(shard)
@@ -61,7 +61,7 @@ class ShardGroupLog(BrokerGroupLog):
             self._side.written(halves(place))
 
     def tail(self, topic: str, shard: int) -> StoredTail:
-        """One half, to be read as it grows (G8)."""
+        """One half, to be read as it grows (CL-G8)."""
         return StoredTail(self._broker, topic, shard)
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""What a node that stops waits for: that those who lead its shards now have asked whether it has let go (G5a).
+"""What a node that stops waits for: that those who lead its shards now have asked whether it has let go (CL-G5a).
 
-They may answer as soon as they know. By refused connections they would know it, too (G5b), but only after some: it is
-a fifth of a second in which nobody hears from the coordinator of a group.
+They may answer as soon as they know. By refused connections they would know it, too (CL-G5b), but only after some: it
+is a fifth of a second in which nobody hears from the coordinator of a group.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""From whom this node takes shards over, and why, as far as the image tells: what their diaries say of it (G9)."""
+"""From whom this node takes shards over, and why, as far as the image tells: what their diaries say of it (CL-G9)."""
 
 from collections.abc import Callable, Iterable
 from typing import Final

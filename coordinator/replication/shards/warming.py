@@ -1,4 +1,4 @@
-"""The shards whose copies this node has, and which others lead: kept ready to be taken over (G8)."""
+"""The shards whose copies this node has, and which others lead: kept ready to be taken over (CL-G8)."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
 """A node's part in its cluster, from its session at ZooKeeper to its copies: put together, begun and ended in order.
 
-The order is that of the wing's section 2: the door is bound, ZooKeeper met, the directory locked and its logs
+The order is CL-M2's: the door is bound, ZooKeeper met, the directory locked and its logs
 recovered; then the node registers, and hears how the cluster stands before anybody else is answered.
 """
 
@@ -290,7 +290,7 @@ class Joined:
         return methods_of(CLUSTER_SERVICE, service)
 
     async def let_go(self) -> None:
-        """A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
+        """CL-A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
         settings = self._settings
         if not settings.controlled_shutdown_enable or self._seat is None or self._registration is None:
             return

@@ -1,5 +1,6 @@
 """A node whose machine lost power while it held logs that are flushed loosely registers as one that may lack records
-(Z4), in each of its lives until the cluster reckons with it: here that is seen, and the next life is like any other."""
+(CL-Z4), in each of its lives until the cluster reckons with it: here that is seen, and the next life is like any
+other."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -24,7 +24,7 @@ log = structlog.get_logger("muster.cluster")
 
 
 class ShardCount:
-    """setting: `offsets.topic.num.partitions`, which counts until somebody has made the topic (C12)."""
+    """setting: `offsets.topic.num.partitions`, which counts until somebody has made the topic (CL-C12)."""
 
     def __init__(self, session: Session, setting: int, failed: Failed) -> None:
         self._session = session

@@ -166,7 +166,7 @@ class ConfigChanges:
 
 
 async def take_producer_ids(session: Session, node_id: int) -> layout.ProducerIds:
-    """The next block of producer ids, for this node alone (A4). One whose answer was lost is taken all the same, and
+    """The next block of producer ids, for this node alone (CL-A4). One whose answer was lost is taken all the same, and
     used by nobody. Raises ConnectionLost, SessionExpired, MalformedZnode, NoProducerIds."""
     path = layout.PRODUCER_ID_BLOCK
     while True:

@@ -1,4 +1,5 @@
-"""What any node may write about topics and settings (A1): made, grown, set, marked to be deleted. Each is one multi."""
+"""What any node may write about topics and settings (CL-A1): made, grown, set, marked to be deleted. Each is one
+multi."""
 
 from collections.abc import Mapping
 from dataclasses import replace as with_
@@ -81,7 +82,8 @@ async def put_configs(session: Session, kind: str, name: str, configs: Configs) 
 
 
 async def mark_to_delete(session: Session, topic: Topic) -> bool:
-    """For the controller (A3); False where it was changed since it was read. Raises ConnectionLost, SessionExpired."""
+    """For the controller (CL-A3); False where it was changed since it was read. Raises ConnectionLost,
+    SessionExpired."""
     steps = [Step("check", paths.topic(topic.name), version=topic.version)]
     try:
         await commit(session, [*steps, Step("create", paths.delete_topic(topic.name))])

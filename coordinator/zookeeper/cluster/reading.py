@@ -1,4 +1,5 @@
-"""Nodes, topics and states as they lie in ZooKeeper, read in parallel. What cannot be read is named and left out (C13).
+"""Nodes, topics and states as they lie in ZooKeeper, read in parallel. What cannot be read is named and left out
+(CL-C13).
 
 What `Nodes` and `Topics` read is watched: `changed` is called, on the loop, when `read` would give something else.
 """
@@ -24,7 +25,7 @@ AT_ONCE: Final = 8 << 10
 
 
 async def registered(session: Session, node_id: int) -> Node | None:
-    """A node as it is registered, its epoch told; None if it is not, or is no node of a cluster (Z2). Raises
+    """A node as it is registered, its epoch told; None if it is not, or is no node of a cluster (CL-Z2). Raises
     MalformedZnode."""
     found = await session.get(paths.broker(node_id))
     return None if found is None else layout.read_registration(paths.broker(node_id), found.data, found.made)

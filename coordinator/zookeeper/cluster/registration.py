@@ -1,4 +1,4 @@
-"""A cluster node's place in `/brokers/ids` (Z2, Z3): taken at the start, kept right from then on.
+"""A cluster node's place in `/brokers/ids` (CL-Z2, CL-Z3): taken at the start, kept right from then on.
 
 The node epoch is the transaction that made the registration: one that is made anew has a higher one.
 """
@@ -91,7 +91,7 @@ class Registration:
             self._task = None
 
     def anew(self, epoch: int) -> None:
-        """The controller says that the registration of this epoch counts no more (C9): make another."""
+        """The controller says that the registration of this epoch counts no more (CL-C9): make another."""
         if epoch == self.epoch != NO_EPOCH:
             self._over = epoch
             self._stale.set()

@@ -1,4 +1,4 @@
-"""A controller's decision as one multi (Z5), and what became of it.
+"""A controller's decision as one multi (CL-Z5), and what became of it.
 
 A multi checks the controller's epoch first, then does what was decided, and tells the cluster's version last. Znodes
 that have to be made or to go along are looked up before, so that none is made by a controller whose time is over.

@@ -1,4 +1,5 @@
-"""What any node of three takes about topics, elections and reassignments, at a real ZooKeeper (A1 to A5, A7, A8)."""
+"""What any node of three takes about topics, elections and reassignments, at a real ZooKeeper (CL-A1 to CL-A5, CL-A7,
+CL-A8)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

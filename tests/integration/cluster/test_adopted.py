@@ -1,4 +1,5 @@
-"""From one node to many (A10) at a real ZooKeeper: what a node had by itself is the cluster's, with all its records."""
+"""From one node to many (CL-A10) at a real ZooKeeper: what a node had by itself is the cluster's, with all its
+records."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path

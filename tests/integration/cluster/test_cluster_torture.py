@@ -86,12 +86,12 @@ def killed_again_and_again(cluster: ClusterNodes, rounds: int) -> None:
 
 
 def test_kill_after_kill_under_load(zookeeper: str, tmp_path: Path) -> None:
-    """Section 13.5."""
+    """CL-T5."""
     with running_cluster(tmp_path, zookeeper) as cluster:
         killed_again_and_again(cluster, ROUNDS)
 
 
 def test_kill_after_kill_where_nobody_flushes(zookeeper: str, tmp_path: Path) -> None:
-    """Section 13.5: who is killed leaves his writes with the system, and nothing is lost by that either."""
+    """CL-T5: who is killed leaves his writes with the system, and nothing is lost by that either."""
     with running_cluster(tmp_path, zookeeper, settings={"log.flush.interval.messages": str(2**63 - 1)}) as cluster:
         killed_again_and_again(cluster, max(2, ROUNDS // 3))

@@ -1,5 +1,5 @@
 """Nodes that are cut off from each other, or from ZooKeeper, while clients reach all of them: one coordinator at a time
-says that all is well, producers lose nothing, and a group stays as it was (G4, G5, C2)."""
+says that all is well, producers lose nothing, and a group stays as it was (CL-G4, CL-G5, CL-C2)."""
 
 import asyncio
 import time

@@ -1,4 +1,5 @@
-"""A member of every generation loses its coordinator, which is killed or stands still, and hears nothing (K4, G7).
+"""A member of every generation loses its coordinator, which is killed or stands still, and hears nothing (CL-K4,
+CL-G7).
 
 All groups are of one shard, so that one node coordinates them all: it is struck once, and each generation is asked.
 """
@@ -27,7 +28,7 @@ PATIENCE_S = 60.0
 PARTITIONS: Final = 4
 SHARD: Final = 1
 SESSION_MS: Final = 20_000
-"""Well above what a failover takes here, on a busy machine too: undisturbed is who has that (K4)."""
+"""Well above what a failover takes here, on a busy machine too: undisturbed is who has that (CL-K4)."""
 
 NODE = {
     "group.initial.rebalance.delay.ms": "100",
@@ -252,7 +253,8 @@ def test_a_member_outlives_its_coordinator_undisturbed(struck: Struck, generatio
 
 def test_a_group_of_the_zookeeper_era_rebalances_as_its_own_rule_says_and_its_ledger_goes_on(struck: Struck) -> None:
     """Members of that era share anew whenever a broker comes or goes. Nobody has another id or other partitions for it,
-    and who watches since tells of nothing else (G10); of what happened as it began it says that it did not see why."""
+    and who watches since tells of nothing else (CL-G10); of what happened as it began it says that it did not see
+    why."""
     before, after = struck.before["zookeeper"], struck.after["zookeeper"]
     group = struck.play.groups["zookeeper"]
     assert after.owned == before.owned

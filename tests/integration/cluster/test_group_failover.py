@@ -108,7 +108,7 @@ def undisturbed(cluster: ClusterNodes, members: Members, offset: int, strike: Ca
 
 
 def test_members_stay_whatever_becomes_of_their_coordinator(cluster: ClusterNodes) -> None:
-    """G1 to G7, G9: it stops in order, it stands still, it is killed."""
+    """CL-G1 to CL-G7, CL-G9: it stops in order, it stands still, it is killed."""
     members = Members(cluster)
     members.commit(6)
     stopped = undisturbed(cluster, members, 7, lambda number: cluster.nodes[number].stop())

@@ -1,4 +1,5 @@
-"""Groups of real clients lose their coordinator, and notice nothing: ids, generation and partitions stay (K4, G7)."""
+"""Groups of real clients lose their coordinator, and notice nothing: ids, generation and partitions stay (CL-K4,
+CL-G7)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

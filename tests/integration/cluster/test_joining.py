@@ -90,7 +90,7 @@ def test_three_nodes_join_and_share_the_internal_topics(zookeeper: str, tmp_path
 
 
 def test_a_node_id_is_one_directory_s(zookeeper: str, tmp_path: Path, run: Run) -> None:
-    """Z3."""
+    """CL-Z3."""
 
     async def story() -> None:
         async with AsyncExitStack() as stack:

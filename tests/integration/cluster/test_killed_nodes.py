@@ -47,7 +47,7 @@ def test_a_frozen_leader_is_passed_by_and_does_no_harm_when_it_wakes(cluster: Cl
 
 
 def test_a_frozen_follower_and_a_frozen_controller_hold_nobody_up(cluster: ClusterNodes) -> None:
-    """Section 13.2: each by itself, for three sessions; one node leads all, and is neither."""
+    """CL-T2: each by itself, for three sessions; one node leads all, and is neither."""
     controller = cluster.controller()
     leader, follower = (number for number in cluster.nodes if number != controller)
     work = Numbered(cluster, replicas=(leader, follower, controller))
@@ -67,14 +67,14 @@ def test_a_frozen_follower_and_a_frozen_controller_hold_nobody_up(cluster: Clust
 
 
 def test_a_node_with_an_empty_disk_joins_as_a_follower(cluster: ClusterNodes) -> None:
-    """Section 13.8: under its old id, while the others go on."""
+    """CL-T8: under its old id, while the others go on."""
     work = Numbered(cluster)
     work.send(600)
     lost = work.leader_of(0)
     cluster.nodes[lost].kill()
     shutil.rmtree(cluster.nodes[lost].data)
     work.send(600)
-    cluster.until_session_is_over(lost)  # until then its id is the former disk's (Z3)
+    cluster.until_session_is_over(lost)  # until then its id is the former disk's (CL-Z3)
     cluster.nodes[lost].start()
     work.until_in_sync()
     for number, node in cluster.nodes.items():
@@ -110,9 +110,9 @@ def test_a_rolling_restart_under_load_costs_nobody_anything(cluster: ClusterNode
 
 
 def test_with_one_of_three_left_nothing_is_acknowledged_and_what_was_is_read(cluster: ClusterNodes) -> None:
-    """Section 13.6: 19 for who writes, records for who reads; all goes on once one is back.
+    """CL-T6: 19 for who writes, records for who reads; all goes on once one is back.
 
-    Who is left reads out what it knows to be committed (L3), and hears of that with the records that follow.
+    Who is left reads out what it knows to be committed (CL-L3), and hears of that with the records that follow.
     """
     work = Numbered(cluster)
     work.send(600)

@@ -1,5 +1,5 @@
 """Who is left when others are gone: what it refuses, who leads in its place, and that an empty disk is not taken for it
-(sections 13.6 and 13.8)."""
+(CL-T6, CL-T8)."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def until_one_is_left(cluster: ClusterNodes) -> Numbered:
 
 
 def test_the_last_one_promises_nothing_and_who_has_all_leads_in_its_place(cluster: ClusterNodes) -> None:
-    """13.6: 19 and 15; then the last one in sync stays away, and the eligible one leads (ELR)."""
+    """CL-T6: 19 and 15; then the last one in sync stays away, and the eligible one leads (ELR)."""
     work, left = until_one_is_left(cluster), Asker(cluster.nodes[1].kafka_address)
     code, _ = asyncio.run(left.produced(b"nobody"))
     assert code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -82,11 +82,11 @@ def test_the_last_one_promises_nothing_and_who_has_all_leads_in_its_place(cluste
 
 
 def test_an_empty_disk_under_the_id_of_the_last_one_in_sync_leads_nothing(cluster: ClusterNodes) -> None:
-    """13.8: it is alone, and in sync by ZooKeeper's word; who has the records leads once it is there."""
+    """CL-T8: it is alone, and in sync by ZooKeeper's word; who has the records leads once it is there."""
     work = until_one_is_left(cluster)
     cluster.nodes[1].kill()
     shutil.rmtree(cluster.nodes[1].data)
-    cluster.until_session_is_over(1)  # until then its id is the former disk's (Z3)
+    cluster.until_session_is_over(1)  # until then its id is the former disk's (CL-Z3)
     cluster.nodes[1].start()
     until(lambda: leaders(work) == {-1}, cluster.log_tail)
     cluster.nodes[3].start()

@@ -90,7 +90,7 @@ def test_what_is_produced_is_read_at_its_leader(tmp_path: Path, acks: int) -> No
 
 
 def test_two_topics_are_led_by_two_nodes_and_each_tells_where_the_other_is(tmp_path: Path) -> None:
-    """K1."""
+    """CL-K1."""
 
     async def story(sides: Sides) -> None:
         leaders = {place: await sides.leader(place) for place in (PLACE, PAID)}
@@ -109,7 +109,7 @@ def test_two_topics_are_led_by_two_nodes_and_each_tells_where_the_other_is(tmp_p
 
 
 def test_a_turn_is_one_flush_on_each_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D2: that of the leader serves all produces of a turn, and there is no second round for them."""
+    """CL-D2: that of the leader serves all produces of a turn, and there is no second round for them."""
     flushed: Counter[str] = Counter()
     flush = Log.flush
 
@@ -132,7 +132,7 @@ def test_a_turn_is_one_flush_on_each_node(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_topic_that_promises_no_flush_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D2: `flush.messages` buys Kafka's trade, on the leader and on those that copy."""
+    """CL-D2: `flush.messages` buys Kafka's trade, on the leader and on those that copy."""
     flushed = []
     flush = Log.flush
 
@@ -155,7 +155,7 @@ def test_a_topic_that_promises_no_flush_has_none(tmp_path: Path, monkeypatch: py
 
 
 def test_with_too_few_in_sync_only_who_wants_less_is_served(tmp_path: Path) -> None:
-    """L2: 7 while nobody knows yet, 19 from then on; what was read stays readable, and all goes on with one more."""
+    """CL-L2: 7 while nobody knows yet, 19 from then on; what was read stays readable, and all goes on with one more."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -177,7 +177,7 @@ def test_with_too_few_in_sync_only_who_wants_less_is_served(tmp_path: Path) -> N
 
 
 def test_a_repeat_over_a_failover_has_its_old_offsets(tmp_path: Path) -> None:
-    """F10, K6: whatever of a producer's batches had come to the new leader, each is there once."""
+    """CL-F10, CL-K6: whatever of a producer's batches had come to the new leader, each is there once."""
 
     async def story(sides: Sides) -> None:
         old = await sides.leader(PLACE)
@@ -203,7 +203,7 @@ def test_a_repeat_over_a_failover_has_its_old_offsets(tmp_path: Path) -> None:
 
 
 def test_a_fetch_that_waits_is_woken_by_what_is_committed(tmp_path: Path) -> None:
-    """L8."""
+    """CL-L8."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -216,7 +216,7 @@ def test_a_fetch_that_waits_is_woken_by_what_is_committed(tmp_path: Path) -> Non
 
 
 def test_who_waits_at_a_leader_that_is_none_any_more_is_told(tmp_path: Path) -> None:
-    """L2, L9: 6 for records that are not committed and for readers, at once."""
+    """CL-L2, CL-L9: 6 for records that are not committed and for readers, at once."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -235,7 +235,7 @@ def test_who_waits_at_a_leader_that_is_none_any_more_is_told(tmp_path: Path) -> 
 
 
 def test_records_are_given_up_on_all_that_are_in_sync(tmp_path: Path) -> None:
-    """A3b, F8; 7 where one of them does not answer, 6 at who does not lead."""
+    """CL-A3b, CL-F8; 7 where one of them does not answer, 6 at who does not lead."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -258,7 +258,7 @@ def test_records_are_given_up_on_all_that_are_in_sync(tmp_path: Path) -> None:
 
 
 def test_what_retention_takes_at_the_leader_goes_on_all(tmp_path: Path) -> None:
-    """F8: a leader that was not told of its own start told nobody where nothing was written any more."""
+    """CL-F8: a leader that was not told of its own start told nobody where nothing was written any more."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -271,7 +271,7 @@ def test_what_retention_takes_at_the_leader_goes_on_all(tmp_path: Path) -> None:
 
 
 def test_a_new_leader_tells_the_latest_offset_as_soon_as_it_knows_it(tmp_path: Path) -> None:
-    """L8."""
+    """CL-L8."""
 
     async def story(sides: Sides) -> None:
         old = await sides.leader(PLACE)

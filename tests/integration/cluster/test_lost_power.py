@@ -1,4 +1,5 @@
-"""Z4: a machine lost power under a node whose logs are flushed loosely. The cluster reckons with it, and that ends."""
+"""CL-Z4: a machine lost power under a node whose logs are flushed loosely. The cluster reckons with it, and that
+ends."""
 
 import json
 from pathlib import Path
@@ -18,7 +19,7 @@ VICTIM = 2
 
 
 def another_boot(node: NodeProcess) -> None:
-    """As if its machine had been off: with D2's flushing nothing would be missing, here something might be."""
+    """As if its machine had been off: with CL-D2's flushing nothing would be missing, here something might be."""
     meta = node.data / "meta.properties"
     lines = meta.read_text().splitlines()
     meta.write_text("\n".join("boot.id=another" if line.startswith("boot.id=") else line for line in lines) + "\n")

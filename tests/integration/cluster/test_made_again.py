@@ -16,8 +16,8 @@ ROUNDS, RECORDS = 3, 60
 
 
 def test_a_topic_deleted_and_made_again_is_led_and_its_former_files_go(zookeeper: str, tmp_path: Path) -> None:
-    """A3. The nodes took the files that wait to be removed for another topic's of the name: no copy could be made, and
-    nobody led it until they were started again."""
+    """CL-A3. The nodes took the files that wait to be removed for another topic's of the name: no copy could be made,
+    and nobody led it until they were started again."""
     with running_cluster(tmp_path, zookeeper) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
         producer = Producer({"bootstrap.servers": cluster.kafka_address, "message.timeout.ms": 20_000, "log_level": 0})

@@ -126,7 +126,7 @@ class Work:
 
 
 def test_each_node_is_killed_in_turn_and_no_member_hears_of_it(cluster: ClusterNodes) -> None:
-    """K3, K4 and K6: leader and coordinator are all of them at some time, the only bootstrap server first."""
+    """CL-K3, CL-K4 and CL-K6: leader and coordinator are all of them at some time, the only bootstrap server first."""
     works = [Work(cluster, f"killed-{protocol}", protocol) for protocol in ("classic", "consumer", "central")]
 
     def go_on(count: int) -> None:
@@ -146,7 +146,7 @@ def test_each_node_is_killed_in_turn_and_no_member_hears_of_it(cluster: ClusterN
 
 
 def test_a_frozen_node_is_left_for_the_next_leader(cluster: ClusterNodes) -> None:
-    """K3: it takes what is sent to it, and says nothing."""
+    """CL-K3: it takes what is sent to it, and says nothing."""
     work = Work(cluster, "frozen")
     frozen = work.leader_of(0)
     cluster.freeze(frozen)
@@ -161,7 +161,7 @@ def test_a_frozen_node_is_left_for_the_next_leader(cluster: ClusterNodes) -> Non
 
 
 def test_a_rolling_restart_under_load_costs_nobody_anything(cluster: ClusterNodes) -> None:
-    """Section 13.4, with records under way all the time."""
+    """CL-T4, with records under way all the time."""
     work = Work(cluster, "rolling")
     over = threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_rolling_restart_under_load_costs_nobody_anything(cluster: ClusterNode
 
 
 def test_operators_are_answered_by_whoever_is_left(cluster: ClusterNodes) -> None:
-    """K3: groups of all nodes, records and offsets at their leaders, by a client that knew one node only."""
+    """CL-K3: groups of all nodes, records and offsets at their leaders, by a client that knew one node only."""
     work = Work(cluster, "operated")
     cluster.nodes[1].kill()
     with Admin(bootstrap_servers=cluster.nodes[2].address) as admin:

@@ -37,7 +37,7 @@ def fill(cluster: ClusterNodes) -> None:
 
 
 def test_a_task_of_spark_reads_on_when_a_leader_dies(cluster: ClusterNodes) -> None:
-    """K7: in the middle of its ranges, of which some are led by the node that dies."""
+    """CL-K7: in the middle of its ranges, of which some are led by the node that dies."""
     config = load(ClientConfig, {"bootstrap.servers": cluster.nodes[1].address}, {})
     settings = FetchSettings(
         connection=config.connection,

@@ -82,7 +82,7 @@ class Asker:
 
 
 def test_who_leads_answers_and_the_others_say_who_does(cluster: ClusterNodes) -> None:
-    """K1, L8, A3b, KIP-320."""
+    """CL-K1, CL-L8, CL-A3b, KIP-320."""
     admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(PATIENCE_S)
     askers = {number: Asker(node.kafka_address) for number, node in cluster.nodes.items()}

@@ -55,7 +55,7 @@ async def until_fetched(sides: ShardSides, node: ShardNode) -> tuple[ErrorCode, 
 
 
 def test_a_commit_is_answered_once_it_is_on_two_and_survives_its_coordinator(tmp_path: Path) -> None:
-    """G1 to G3."""
+    """CL-G1 to CL-G3."""
 
     async def story(sides: ShardSides) -> None:
         old = await sides.coordinator()
@@ -174,7 +174,7 @@ async def until_beaten(sides: ShardSides, node: ShardNode, member: Member) -> Er
 
 
 async def until_noted(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...]:
-    """G9: what `explain` tells of the takeover, once it is there."""
+    """CL-G9: what `explain` tells of the takeover, once it is there."""
     while True:
         event = events.ExplainGroup(node.driver.next_id(), "g")
         reply = await ask(node, event, effects.ExplainReply)
@@ -185,7 +185,7 @@ async def until_noted(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...
 
 
 def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path) -> None:
-    """G1, G5b, G7: ids, generation and positions are as they were, and nobody joins again."""
+    """CL-G1, CL-G5b, CL-G7: ids, generation and positions are as they were, and nobody joins again."""
 
     async def story(sides: ShardSides) -> None:
         old = await sides.coordinator()
@@ -211,7 +211,7 @@ def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path)
 
 
 def test_a_member_of_the_consumer_protocol_keeps_its_epoch_and_its_partitions(tmp_path: Path) -> None:
-    """G7, KIP-848."""
+    """CL-G7, KIP-848."""
 
     async def story(sides: ShardSides) -> None:
         old = await sides.coordinator()
@@ -240,7 +240,7 @@ def test_a_member_of_the_consumer_protocol_keeps_its_epoch_and_its_partitions(tm
 
 
 def test_with_too_few_in_sync_nothing_is_promised_and_members_stay(tmp_path: Path) -> None:
-    """G3, G4, G6: 15 without a word into the log; when one is back, all is as it was."""
+    """CL-G3, CL-G4, CL-G6: 15 without a word into the log; when one is back, all is as it was."""
 
     async def story(sides: ShardSides) -> None:
         node = await sides.coordinator()
@@ -264,7 +264,7 @@ def test_with_too_few_in_sync_nothing_is_promised_and_members_stay(tmp_path: Pat
 
 
 def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Path) -> None:
-    """G5a, L9: its session is over and it does not hear of it; the new one need not wait for a session."""
+    """CL-G5a, CL-L9: its session is over and it does not hear of it; the new one need not wait for a session."""
 
     async def story(sides: ShardSides) -> None:
         old = await sides.coordinator()
@@ -291,7 +291,7 @@ def test_a_leader_that_nobody_told_lets_go_when_its_successor_asks(tmp_path: Pat
 
 
 def test_a_coordinator_that_stood_still_says_nothing_before_its_followers_spoke(tmp_path: Path) -> None:
-    """G4: it may have been replaced meanwhile, for all it knows. For longer than a lease, and not so long that its
+    """CL-G4: it may have been replaced meanwhile, for all it knows. For longer than a lease, and not so long that its
     followers seem to lag behind."""
 
     async def story(sides: ShardSides) -> None:
@@ -312,7 +312,7 @@ def test_a_coordinator_that_stood_still_says_nothing_before_its_followers_spoke(
 def test_two_never_answer_for_one_shard_though_they_cannot_hear_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G4, G5: the old one is cut off from the controller and from its successor, which waits for a session."""
+    """CL-G4, CL-G5: the old one is cut off from the controller and from its successor, which waits for a session."""
     monkeypatch.setattr(Asking, "soon", lambda self: None)
     session_ms = 1_000
 

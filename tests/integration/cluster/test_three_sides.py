@@ -1,4 +1,5 @@
-"""Three nodes over loopback and real logs: what was acknowledged outlives the leader's node (D2, F5, L3, C2)."""
+"""Three nodes over loopback and real logs: what was acknowledged outlives the leader's node (CL-D2, CL-F5, CL-L3,
+CL-C2)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -68,7 +69,7 @@ def test_nothing_acknowledged_is_lost_with_the_leader_which_comes_back_and_gives
         await sides.kill(old)
         new = await sides.leader(PLACE)
         assert new.id != old.id
-        await sides.until(lambda: old.id in new.refused)  # C9: who did not answer may be looked at
+        await sides.until(lambda: old.id in new.refused)  # CL-C9: who did not answer may be looked at
         for value in values("b", 10):
             assert await new.produce(PLACE, value) is ErrorCode.NONE
         assert in_sync(sides) == {2, 3}
@@ -88,7 +89,7 @@ def test_nothing_acknowledged_is_lost_with_the_leader_which_comes_back_and_gives
 
 
 def test_with_fewer_than_the_least_in_sync_nothing_is_acknowledged_until_one_is_back(tmp_path: Path) -> None:
-    """L2, D3."""
+    """CL-L2, CL-D3."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -125,7 +126,7 @@ def unflushable(log: Log, patches: pytest.MonkeyPatch) -> None:
 def test_a_follower_whose_log_breaks_is_told_of_and_the_others_go_on(
     tmp_path: Path, breaks: Callable[[Log, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F9: it leaves the in-sync replicas, and a partition beside it is copied on."""
+    """CL-F9: it leaves the in-sync replicas, and a partition beside it is copied on."""
     beside = Topic("beside", b"b" * 16, (Assignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
     other = TopicPartition("beside", 0)
 
@@ -147,7 +148,7 @@ def test_a_follower_whose_log_breaks_is_told_of_and_the_others_go_on(
 
 
 def test_a_node_that_stops_in_order_begins_with_what_was_committed(tmp_path: Path) -> None:
-    """F4."""
+    """CL-F4."""
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)
@@ -168,7 +169,7 @@ def test_a_node_that_stops_in_order_begins_with_what_was_committed(tmp_path: Pat
 def test_how_far_is_committed_is_written_down_every_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F4: a follower that is killed begins with what it was told before."""
+    """CL-F4: a follower that is killed begins with what it was told before."""
     write = Broker.checkpoint_high_watermarks
 
     async def story(sides: Sides) -> None:
@@ -216,7 +217,7 @@ def test_both_halves_of_a_shard_are_led_and_copied_as_one(tmp_path: Path) -> Non
 
 
 def test_a_topic_made_again_under_its_name_begins_empty_on_all(tmp_path: Path) -> None:
-    """A3: a copy of the former one is deleted, by its id, and never mixed with the new."""
+    """CL-A3: a copy of the former one is deleted, by its id, and never mixed with the new."""
     again = Topic("orders", b"n" * 16, ORDERS.partitions, ORDERS.configs, version=0)
 
     async def story(sides: Sides) -> None:

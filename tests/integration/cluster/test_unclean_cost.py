@@ -1,4 +1,4 @@
-"""Section 13.7: somebody who may lack records is made a leader by hand, and what that cost is counted and told."""
+"""CL-T7: somebody who may lack records is made a leader by hand, and what that cost is counted and told."""
 
 import json
 import subprocess

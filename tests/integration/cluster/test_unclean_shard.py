@@ -1,4 +1,4 @@
-"""G9: what an unclean election of a shard cost is told of the takeover, once the node that had it is back."""
+"""CL-G9: what an unclean election of a shard cost is told of the takeover, once the node that had it is back."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""ZooKeeper's servers are killed under a cluster of real nodes (Z9, section 13.3)."""
+"""ZooKeeper's servers are killed under a cluster of real nodes (CL-Z9, CL-T3)."""
 
 import time
 from collections.abc import Iterator

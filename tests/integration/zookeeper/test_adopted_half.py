@@ -1,4 +1,4 @@
-"""A10: a node that dies while it publishes what it had goes on with the next start, wherever that was."""
+"""CL-A10: a node that dies while it publishes what it had goes on with the next start, wherever that was."""
 
 from contextlib import suppress
 

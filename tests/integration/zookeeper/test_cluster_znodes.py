@@ -66,7 +66,7 @@ def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeep
     async def story() -> None:
         async with session(zookeeper) as one, session(zookeeper) as two, session(zookeeper) as three:
             first = await registration(one).register()
-            second = await registration(two).register()  # Z3: its own directory, so it is gone
+            second = await registration(two).register()  # CL-Z3: its own directory, so it is gone
             assert second > first
             with pytest.raises(IdTaken, match="registered by the node at h:9092 already, with another data directory"):
                 await registration(three, "b" * 22).register()
@@ -107,7 +107,7 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
 
 
 def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookeeper: str, run: Run) -> None:
-    """Z3: it went on without a registration for good, and led nothing, before."""
+    """CL-Z3: it went on without a registration for good, and led nothing, before."""
 
     async def story() -> None:
         async with session(zookeeper) as mine, session(zookeeper) as other:
@@ -208,7 +208,7 @@ def test_what_a_write_failed_on_is_told(zookeeper: str, run: Run) -> None:
 
 
 def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> None:
-    """C13: the others go on; a topic that was known stays as it was."""
+    """CL-C13: the others go on; a topic that was known stays as it was."""
 
     async def story() -> None:
         async with session(zookeeper) as zk:

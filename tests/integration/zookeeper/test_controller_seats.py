@@ -94,7 +94,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
             epoch = two.image.known.epoch
             while one.image.known.epoch <= epoch:
                 await one.hears(one)
-            # The last one in sync was node 2, and nobody leads without it (C4).
+            # The last one in sync was node 2, and nobody leads without it (CL-C4).
             await one.led_by(one, {NOBODY})
             written = await one.zk.get(paths.partition_state(*SHARD))
             assert written is not None
@@ -109,7 +109,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
 
 
 def test_a_write_whose_answer_was_lost_is_found_done(zookeeper: str, run: Run) -> None:
-    """Z6: it is told of as written, and nothing is written twice."""
+    """CL-Z6: it is told of as written, and nothing is written twice."""
 
     async def story() -> None:
         async with member(zookeeper, 1) as one:
@@ -136,7 +136,7 @@ def test_a_write_whose_answer_was_lost_is_found_done(zookeeper: str, run: Run) -
 
 
 def test_who_is_cut_off_is_controller_no_more_before_the_next_one_is(zookeeper: str, run: Run) -> None:
-    """Z8. What is asked of it by then, and what waits, hears 41."""
+    """CL-Z8. What is asked of it by then, and what waits, hears 41."""
 
     async def story() -> None:
         async with member(zookeeper, 1) as one, member(zookeeper, 2) as two:
@@ -162,7 +162,7 @@ def test_who_is_cut_off_is_controller_no_more_before_the_next_one_is(zookeeper: 
 
 
 def test_a_controller_whose_process_is_gone_is_deposed_by_who_is_refused(zookeeper: str, run: Run) -> None:
-    """C9: its session is still there; nobody listens at its door."""
+    """CL-C9: its session is still there; nobody listens at its door."""
 
     async def story() -> None:
         async with member(zookeeper, 1) as one, member(zookeeper, 2) as two:

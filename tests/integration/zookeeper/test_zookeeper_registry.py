@@ -204,7 +204,7 @@ def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path,
 
 
 def test_a_node_on_its_own_leaves_a_cluster_alone(zookeeper: str, tmp_path: Path, run: Run) -> None:
-    """Section 2.1 of the wing of many nodes: their controller and topics are no business of it, be one of them up or
+    """CL-M1, of nodes of a cluster: their controller and topics are no business of it, be one of them up or
     not."""
     told = {"host": "h", "port": 9092, "endpoints": [], "version": 4, "muster": {"directory": "a" * 22, "features": 1}}
 

@@ -1,4 +1,4 @@
-"""What must hold in a cluster after every event, as `cluster.md` numbers it."""
+"""What must hold in a cluster after every event, CL-S1 to CL-S15 (docs/design/cluster.md, "Proof by simulation")."""
 
 from collections import Counter, deque
 from itertools import chain, pairwise
@@ -159,7 +159,7 @@ class Checkers:
         return known == mine or (mine == node.disk.directory and known.partition(UNCLEAN_LIFE)[0] == mine)
 
     def _members_have_all(self, place: TopicPartition, topic: Topic, state: State) -> None:
-        """6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
+        """CL-S6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
         key = (place, topic.topic_id)
         frontier = self.frontier.get(key, 0)
         if self._is_going(place.topic):
@@ -220,7 +220,7 @@ class Checkers:
                     self.promises.unclean[place, led.topic_id][elected] = left
 
     def _below_ends(self, node: SimNode, place: TopicPartition, topic_id: bytes, to: int, isr: tuple[int, ...]) -> None:
-        """5: at the moment it moves, every member of the committed in-sync set keeps all below."""
+        """CL-S5: at the moment it moves, every member of the committed in-sync set keeps all below."""
         znode = self.ensemble.committed.nodes.get(state_path(place))
         if znode is None or topic_id in self.gone:
             return
@@ -237,7 +237,7 @@ class Checkers:
                 self._violated("WatermarkBelowEnds", f"{place}: {to} at {node.name}, but {member} keeps {kept}")
 
     def _has_all(self, node: SimNode, unit: TopicPartition, when: str) -> None:
-        """1: what was acknowledged is in the log of every later leader."""
+        """CL-S1: what was acknowledged is in the log of every later leader."""
         for place in halves(unit):
             led = node.replicas.led.get(place)
             if led is None:
@@ -266,7 +266,7 @@ class Checkers:
             self._twice = frozenset(unit for unit, times in count.items() if times > 1)
 
     def _one_lease(self) -> None:
-        """9: no two nodes would answer for one shard. Only who takes itself to lead it may."""
+        """CL-S9: no two nodes would answer for one shard. Only who takes itself to lead it may."""
         for unit in self._twice:
             leaders = [node for node in self.nodes if node.alive and not node.frozen]
             names = [node.name for node in leaders if node.lease_holds(unit)]
@@ -277,7 +277,7 @@ class Checkers:
     # 3, 13: logs.
 
     def logs_match(self) -> None:
-        """3: what two replicas have at one offset in one epoch is the same, and all before it."""
+        """CL-S3: what two replicas have at one offset in one epoch is the same, and all before it."""
         for topic_id, topic in self.topics.items():
             if topic_id in self.gone:
                 continue
@@ -303,7 +303,7 @@ class Checkers:
                             return
 
     def _deletions(self, node: SimNode) -> None:
-        """13: nothing that is assigned here, or unknown, is deleted."""
+        """CL-S13: nothing that is assigned here, or unknown, is deleted."""
         done = self._deleted.get(id(node.disk), 0)
         for place, topic_id in node.disk.deleted[done:]:
             topic = self.topics.get(topic_id)
@@ -317,7 +317,7 @@ class Checkers:
         self._deleted[id(node.disk)] = len(node.disk.deleted)
 
     def _is_going(self, name: str) -> bool:
-        """Whether the topic is to be deleted, which nodes are told before its znodes go (A3)."""
+        """Whether the topic is to be deleted, which nodes are told before its znodes go (CL-A3)."""
         return f"{DELETED}/{name}" in self.ensemble.committed.nodes
 
     def _node(self, node_id: int) -> SimNode:

@@ -139,7 +139,7 @@ class Disk:
     """Bytes that it takes yet: what is written takes none of them, a fault does."""
     unclean: bool = False
     """It lost power while it had a log that acknowledges before it flushes, and the cluster does not reckon with that
-    yet (Z4). It is written there, beside the directory's id."""
+    yet (CL-Z4). It is written there, beside the directory's id."""
     given: list[Given] = field(default_factory=list)
     deleted: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     logs: dict[TopicPartition, SimLog] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class Elections:
                 self._world.violated("HalvesAgree", f"{topic}-{number}: {znode.data}, and its other half {other}")
 
     def followed(self, place: TopicPartition, before: State, state: State) -> None:
-        """A6: a leader that lives gives way only to one that is in sync."""
+        """CL-A6: a leader that lives gives way only to one that is in sync."""
         handed_over = state.cause == "preferred" and NOBODY not in (before.leader, state.leader)
         if handed_over and state.leader != before.leader:
             self._world.census["preferred leaders"] += 1

@@ -1,4 +1,5 @@
-"""An operator who asks nodes for elections (A5), as `replication.admin.cluster_admin` does, and what came of each."""
+"""An operator who asks nodes for elections (CL-A5), as `replication.admin.cluster_admin` does, and what came of
+each."""
 
 from typing import Any, NamedTuple
 

@@ -41,7 +41,7 @@ class LogModel:
         return self.records[-1].epoch if self.records else -1
 
     def become_leader(self, epoch: int) -> None:
-        """L1: the checkpoint knows the epoch before anything is appended in it, even if nothing ever is."""
+        """CL-L1: the checkpoint knows the epoch before anything is appended in it, even if nothing ever is."""
         self._assign(epoch, self.end)
 
     def append(self, epoch: int, values: Sequence[object]) -> None:

@@ -222,7 +222,7 @@ class SimNode:
     # For checkers.
 
     def lease_holds(self, unit: TopicPartition) -> bool:
-        """Whether this node would answer for the unit now (G4, G5)."""
+        """Whether this node would answer for the unit now (CL-G4, CL-G5)."""
         leader = self.replicas.leaders.get(unit)
         if leader is None or leader.over:
             return False

@@ -1,4 +1,4 @@
-"""An operator who has partitions kept by other nodes (A8), as `replication.admin.cluster_admin` asks for it."""
+"""An operator who has partitions kept by other nodes (CL-A8), as `replication.admin.cluster_admin` asks for it."""
 
 from muster.coordinator.cluster.controller.effects import Marker
 from muster.coordinator.cluster.facts import TopicPartition

@@ -308,7 +308,7 @@ class Run:
 
     def change_settings(self) -> None:
         """Not while a lost disk is missed: another minimum takes the copies that stand in for it out of the eligible
-        ones (C5), and nobody has those records any more who may lead."""
+        ones (CL-C5), and nobody has those records any more who may lead."""
         znode = self.ensemble.committed.nodes.get(f"{TOPICS}/orders")
         if znode is None or self._disks_not_whole():
             return
@@ -365,7 +365,7 @@ class Run:
             self.world.run(end_ms, self.checkers.look)
 
     def _groups_are_well(self) -> None:
-        """14: all groups are stable."""
+        """CL-S14: all groups are stable."""
         for group, members in self.book.members.items():
             if group not in self.book.settled:
                 has = {each.name: (each.generation, sorted(each.owned), each.stable) for each in members}
@@ -381,7 +381,7 @@ class Run:
         self.world.census["partitions that nobody ever had"] += 1
 
     def _is_well(self) -> None:
-        """14: every unit has a leader, everybody is in sync, everything is committed."""
+        """CL-S14: every unit has a leader, everybody is in sync, everything is committed."""
         world = self.world
         states = {path: znode for path, znode in self.ensemble.committed.nodes.items() if path.endswith("/state")}
         topics = [path for path in self.ensemble.committed.nodes if path.startswith(TOPICS) and path.count("/") == 3]

@@ -111,7 +111,7 @@ class Seat:
             elif found.owner == self._zookeeper.session:
                 self._node.registered(found.czxid)
             elif found.data.directory == mine.directory:
-                # Z3: this node holds the lock of its directory, so that was its own former life.
+                # CL-Z3: this node holds the lock of its directory, so that was its own former life.
                 self._zookeeper.multi([Delete(path)], lambda _: self.again(self._register))
             else:
                 # Its former disk's registration: the process ends with exit code 5, and whoever looks after it starts
@@ -175,7 +175,7 @@ class Seat:
         self._zookeeper.multi(operations, taken)
 
     def depose(self, epoch: int) -> None:
-        """C9: the controller's process refuses connections; stand for election in its place."""
+        """CL-C9: the controller's process refuses connections; stand for election in its place."""
 
         def seen(found: Any) -> None:
             if isinstance(found, Znode) and found.data == epoch:
@@ -214,7 +214,7 @@ class Seat:
         self._doubt(reign)
 
     def _prove(self, reign: int, epoch_version: int) -> None:
-        """Z8: a no-op every sixth of a session."""
+        """CL-Z8: a no-op every sixth of a session."""
         if reign != self.reign:
             return
         sent_ms = self._node.now()
@@ -230,7 +230,7 @@ class Seat:
         self._node.later(self._timeout_ms // 6, lambda: self._prove(reign, epoch_version))
 
     def _doubt(self, reign: int) -> None:
-        """Z8: two thirds of a session after the last proof was sent, this node is controller no more."""
+        """CL-Z8: two thirds of a session after the last proof was sent, this node is controller no more."""
         if reign != self.reign:
             return
         left = self._proved_ms + self._timeout_ms * 2 // 3 - self._node.now()

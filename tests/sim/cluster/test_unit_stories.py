@@ -23,7 +23,7 @@ def out_of_sync(stage: Stage, node: int) -> None:
 
 
 def asked_to_join(stage: Stage) -> None:
-    """G4: the one whose joining was asked for leads next, and owed the leader no silence."""
+    """CL-G4: the one whose joining was asked for leads next, and owed the leader no silence."""
     out_of_sync(stage, 2)
     stage.held = lambda message: message.to == 1 and message.body[0] in ("altered", "image")
     stage.heal(2, CONTROLLER, 1, 3)
@@ -44,7 +44,7 @@ def asked_to_join(stage: Stage) -> None:
 
 
 def two_before(stage: Stage) -> None:
-    """G5a: the leader before the last may hold its lease still; that the last one has let go says nothing of it."""
+    """CL-G5a: the leader before the last may hold its lease still; that the last one has let go says nothing of it."""
     stage.rounds(4, 100)
     assert stage.answering == [1]
     stage.node(1).frozen = True
@@ -64,7 +64,7 @@ def two_before(stage: Stage) -> None:
 
 
 def clocks_apart(stage: Stage) -> None:
-    """G4: the leader's clock is a slow one, that of the next leader a fast one."""
+    """CL-G4: the leader's clock is a slow one, that of the next leader a fast one."""
     stage.node(1).rate, stage.node(2).rate = 0.99, 1.01
     stage.rounds(4, 100)
     stage.cut_off(1, CONTROLLER)
@@ -79,7 +79,7 @@ def clocks_apart(stage: Stage) -> None:
 
 
 def former_life(stage: Stage) -> None:
-    """G5: whom a node fetched from before it was started anew is not known, so it counts from its start."""
+    """CL-G5: whom a node fetched from before it was started anew is not known, so it counts from its start."""
     out_of_sync(stage, 3)
     stage.cut_off(1, CONTROLLER)
     for _ in range(9):
@@ -96,7 +96,7 @@ def former_life(stage: Stage) -> None:
 
 
 def without_its_disk(stage: Stage) -> None:
-    """L5: who was in sync when the epoch began, and has lost his disk since, has all that the leader knows to be
+    """CL-L5: who was in sync when the epoch began, and has lost his disk since, has all that the leader knows to be
     committed, which is nothing; and not what was there when its epoch began."""
     stage.cut_off(3, CONTROLLER)
     stage.rounds(12, 490)
@@ -121,7 +121,7 @@ def without_its_disk(stage: Stage) -> None:
 
 
 def a_question_on_its_way(stage: Stage) -> None:
-    """L5: a question that nobody answered is done after a later one was refused."""
+    """CL-L5: a question that nobody answered is done after a later one was refused."""
     out_of_sync(stage, 3)
     stage.held = lambda message: message.body[0] == "alter"
     stage.heal(3, CONTROLLER, 1, 2)
@@ -145,7 +145,7 @@ def a_question_on_its_way(stage: Stage) -> None:
 
 
 def a_fetch_of_a_former_life(stage: Stage) -> None:
-    """L4: what a node had before it lost its disk comes late, and is not what it has now."""
+    """CL-L4: what a node had before it lost its disk comes late, and is not what it has now."""
     stage.rounds(4, 100)
     stage.act_all("produce", "produce", "flush")
     stage.fetches(3)
@@ -163,7 +163,7 @@ def a_fetch_of_a_former_life(stage: Stage) -> None:
 
 
 def an_expansion_on_its_way(stage: Stage) -> None:
-    """C8: between the question and the answer the node that was to join lost its disk."""
+    """CL-C8: between the question and the answer the node that was to join lost its disk."""
     out_of_sync(stage, 3)
     stage.act_all("produce", "flush")
     stage.fetches(3)
@@ -181,8 +181,8 @@ def an_expansion_on_its_way(stage: Stage) -> None:
 
 
 def an_epoch_without_records(stage: Stage) -> None:
-    """L1: one who led and wrote nothing copies records of an epoch before his own. He has to know where that began, or
-    he takes another log for the same as his, once he leads again (seed 3824)."""
+    """CL-L1: one who led and wrote nothing copies records of an epoch before his own. He has to know where that began,
+    or he takes another log for the same as his, once he leads again (seed 3824)."""
     stage.controller.hand_over(2)
     stage.rounds(3, 10)
     stage.do(2, "produce", "flush")
@@ -200,7 +200,7 @@ def an_epoch_without_records(stage: Stage) -> None:
 
 
 def shown_a_later_epoch(stage: Stage) -> None:
-    """L9: a leader that no image tells so learns of the next one by being asked whether it has let go."""
+    """CL-L9: a leader that no image tells so learns of the next one by being asked whether it has let go."""
     stage.held = lambda message: message.to == 1 and message.body[0] == "image"
     stage.controller.hand_over(2)
     for _ in range((LAG_MS + 600) // 200):

@@ -1,4 +1,5 @@
-"""Each mutant that the wing's contract names (its section 12) is caught: here, or where this table says."""
+"""Each mutant that the contract below names (docs/design/cluster.md, "Proof by simulation") is caught: here, or where
+this table says."""
 
 import importlib
 from typing import Any

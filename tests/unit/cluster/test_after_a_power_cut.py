@@ -1,4 +1,4 @@
-"""Z4: for how long a node that lost power with loosely flushed logs is one that may lack records."""
+"""CL-Z4: for how long a node that lost power with loosely flushed logs is one that may lack records."""
 
 from collections.abc import Mapping
 

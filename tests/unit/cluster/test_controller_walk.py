@@ -1,5 +1,6 @@
 """Committed records outlive whatever happens to nodes, disks, writes and controllers; and what the rules keep out of it
-is seen to break it, each by a controller, or a ZooKeeper, that leaves one rule out (section 12's mutants)."""
+is seen to break it, each by a controller, or a ZooKeeper, that leaves one rule out (docs/design/cluster.md, "Proof by
+simulation")."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,7 @@ def caught(seeds: range = range(MOST_SEEDS), **parts: Any) -> str:
 
 
 class TellsFirst(Controller):
-    """Tells of a state before it is written (C1)."""
+    """Tells of a state before it is written (CL-C1)."""
 
     def _decide(self) -> None:
         super()._decide()
@@ -57,7 +58,7 @@ class TellsFirst(Controller):
 
 
 class RewritesDirectories(Controller):
-    """A node that returns is known by the directory it has now (C6)."""
+    """A node that returns is known by the directory it has now (CL-C6)."""
 
     def _pass(self, mark: Mark) -> None:
         super()._pass(mark)
@@ -70,7 +71,7 @@ class RewritesDirectories(Controller):
 
 
 class KnowsEverybody(Controller):
-    """A new controller takes leaders for what they were, though they may have bounced (C7)."""
+    """A new controller takes leaders for what they were, though they may have bounced (CL-C7)."""
 
     def _maybe_ready(self) -> None:
         super()._maybe_ready()
@@ -79,7 +80,7 @@ class KnowsEverybody(Controller):
 
 
 class Unchecked(Store):
-    """Neither the controller's epoch nor the cluster's version is checked (Z5)."""
+    """Neither the controller's epoch nor the cluster's version is checked (CL-Z5)."""
 
     def refusal(self, write: Any) -> ev.Failure | None:
         mine = write._replace(epoch_version=self.epoch, cluster_version=self.version.version)

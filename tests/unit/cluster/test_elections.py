@@ -1,4 +1,4 @@
-"""Who leads, who is in sync, who is eligible (C2 to C7), by a controller that writes."""
+"""Who leads, who is in sync, who is eligible (CL-C2 to CL-C7), by a controller that writes."""
 
 import pytest
 
@@ -161,8 +161,8 @@ def test_losing_power_takes_nothing_where_each_record_was_flushed_c3(three: Reig
 
 
 def test_last_known_c2() -> None:
-    """Found while it was built: who is elected so may lack what followers have, so it needs an unclean epoch (F6), and
-    it has to count as live from then on, though its registration stays what it is."""
+    """Found while it was built: who is elected so may lack what followers have, so it needs an unclean epoch (CL-F6),
+    and it has to count as live from then on, though its registration stays what it is."""
     story = Reigning().begin(topic("t", (1,), flush_messages="1000"), on=nodes(1, 2))
     story.see(gone=(1,))
     story.see(n1=node(1, 201, unclean=True))

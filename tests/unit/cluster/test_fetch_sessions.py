@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) as the machines keep them: counts, sizes, limits, and topics made again (F1)."""
+"""Fetch sessions (KIP-227) as the machines keep them: counts, sizes, limits, and topics made again (CL-F1)."""
 
 from dataclasses import replace
 

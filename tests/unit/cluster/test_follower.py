@@ -1,4 +1,4 @@
-"""A follower of one partition, rule by rule (F2 to F7)."""
+"""A follower of one partition, rule by rule (CL-F2 to CL-F7)."""
 
 import pytest
 

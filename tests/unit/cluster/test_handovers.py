@@ -1,4 +1,5 @@
-"""Leaders that are wanted elsewhere: shutdown, drain, preferred, by order, evicted (A5, A6, A7, C9, C10)."""
+"""Leaders that are wanted elsewhere: shutdown, drain, preferred, by order, evicted (CL-A5, CL-A6, CL-A7, CL-C9,
+CL-C10)."""
 
 import pytest
 

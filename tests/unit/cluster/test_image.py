@@ -1,4 +1,4 @@
-"""What a node makes of the controller's answers (C1, F11, N1)."""
+"""What a node makes of the controller's answers (CL-C1, CL-F11, CL-N1)."""
 
 import pytest
 

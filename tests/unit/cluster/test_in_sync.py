@@ -1,4 +1,4 @@
-"""Who is in sync, and how a leader agrees on it with the controller (L5)."""
+"""Who is in sync, and how a leader agrees on it with the controller (CL-L5)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""C6 and C8: a leader asks for other in-sync replicas."""
+"""CL-C6 and CL-C8: a leader asks for other in-sync replicas."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_only_replicas_and_only_by_the_leader_c8(story: Reigning) -> None:
 
 
 def test_who_shuts_down_does_not_join_and_hinders_nobody_c8() -> None:
-    """Found while it was built: with C8's letter a leader could ask for nothing while one in sync shuts down, nobody
+    """Found while it was built: with CL-C8's letter a leader could ask for nothing while one in sync shuts down, nobody
     could join, and so nobody could take its place."""
     story = Reigning().begin(topic("t", (1, 2, 3)), on=nodes(1, 2, 3))
     story.see(gone=(3,))

@@ -1,4 +1,4 @@
-"""The leader of a unit, rule by rule (L2 to L9)."""
+"""The leader of a unit, rule by rule (CL-L2 to CL-L9)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.led import EPOCH, LAG_MS, SHARD, Cluster
 
 SESSION_MS = 6_000
 
-# L2: appends.
+# CL-L2: appends.
 
 
 def test_l2_an_append_of_acks_all_is_refused_below_min_before_it_is_written() -> None:
@@ -47,7 +47,7 @@ def test_l2_a_parked_append_hears_6_once_the_epoch_is_over() -> None:
     assert cluster.leader.parked(0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-# L3: the high watermark.
+# CL-L3: the high watermark.
 
 
 def test_l3_the_watermark_is_the_smallest_end_of_all_in_sync() -> None:
@@ -146,7 +146,7 @@ def test_l3_the_two_logs_of_a_shard_have_a_watermark_each() -> None:
     assert [half.high_watermark for half in cluster.leader.halves] == [5, 3]
 
 
-# L4: what counts.
+# CL-L4: what counts.
 
 
 def test_l4_a_fetch_of_a_node_epoch_that_is_not_the_registered_one_does_not_count() -> None:
@@ -163,7 +163,7 @@ def test_l4_where_the_logs_part_nothing_counts() -> None:
     assert cluster.leader.high_watermark == 0
 
 
-# L6: what a follower is answered, in order.
+# CL-L6: what a follower is answered, in order.
 
 
 def test_l6_not_leading_goes_before_all() -> None:
@@ -219,7 +219,7 @@ def test_l6_what_both_agree_on_is_not_looked_up_again() -> None:
     assert cluster.fetch(2, 10, last_epoch=5) is None
 
 
-# L7: parking.
+# CL-L7: parking.
 
 
 def test_l7_the_first_fetch_of_an_epoch_or_a_session_is_never_parked() -> None:
@@ -234,7 +234,7 @@ def test_l7_the_first_fetch_of_an_epoch_or_a_session_is_never_parked() -> None:
     assert not cluster.leader.may_park(0, two)
 
 
-# L8: consumers.
+# CL-L8: consumers.
 
 
 def test_l8_the_latest_offset_is_not_known_while_the_watermark_is_below_the_beginning_of_the_epoch() -> None:
@@ -244,7 +244,7 @@ def test_l8_the_latest_offset_is_not_known_while_the_watermark_is_below_the_begi
     assert cluster.leader.latest(0) == 5
 
 
-# L9: a later epoch.
+# CL-L9: a later epoch.
 
 
 def test_l9_who_is_shown_a_later_epoch_leads_no_more() -> None:
@@ -273,7 +273,7 @@ def test_l9_an_earlier_epoch_or_its_own_ends_nobody() -> None:
     assert not cluster.leader.over
 
 
-# A3b: where followers' logs begin.
+# CL-A3b: where followers' logs begin.
 
 
 def test_a3b_records_are_gone_when_the_logs_of_all_in_sync_begin_behind_them() -> None:

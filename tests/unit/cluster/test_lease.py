@@ -1,4 +1,4 @@
-"""The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (G4 to G6)."""
+"""The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (CL-G4 to CL-G6)."""
 
 from muster.coordinator.cluster.in_sync import IsrAnswer
 from muster.coordinator.cluster.lease import FOREVER, HOLD, LOAD, NEVER, RUN, UNLOAD, Gap, Look, Promise, Source, Timers

@@ -1,4 +1,4 @@
-"""F9: a log that fails is offline, and one that works again goes on, without a restart."""
+"""CL-F9: a log that fails is offline, and one that works again goes on, without a restart."""
 
 from collections.abc import Iterable
 

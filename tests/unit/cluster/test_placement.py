@@ -1,4 +1,4 @@
-"""A2: where the replicas of a topic go."""
+"""CL-A2: where the replicas of a topic go."""
 
 from collections import Counter
 

@@ -1,4 +1,5 @@
-"""What the controller makes of registrations that it sees, and of who shut down for the one before it (C3, C7, A7)."""
+"""What the controller makes of registrations that it sees, and of who shut down for the one before it (CL-C3, CL-C7,
+CL-A7)."""
 
 from muster.coordinator.cluster.controller.nodes import Nodes
 from muster.coordinator.cluster.facts import Node

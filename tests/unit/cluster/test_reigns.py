@@ -1,4 +1,4 @@
-"""How writes end, how reigns begin and end, and what nodes are told (C1, Z5, Z6, Z7, N1)."""
+"""How writes end, how reigns begin and end, and what nodes are told (CL-C1, CL-Z5, CL-Z6, CL-Z7, CL-N1)."""
 
 import pytest
 

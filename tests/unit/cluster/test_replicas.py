@@ -90,7 +90,7 @@ def test_what_a_leader_writes_is_copied_and_then_committed() -> None:
 
 
 def test_a_request_names_what_has_changed_and_nothing_else() -> None:
-    """F1: sessions as KIP-227."""
+    """CL-F1: sessions as KIP-227."""
     leader, follower = two()
     first = copy_once(leader, follower)
     second = copy_once(leader, follower)
@@ -138,7 +138,7 @@ def test_a_fetch_that_comes_before_the_image_knows_its_registration_counts_once_
 
 
 def test_a_former_leader_flushes_all_it_wrote_before_it_asks_for_more() -> None:
-    """F3: a flush that began earlier does not cover what was written since."""
+    """CL-F3: a flush that began earlier does not cover what was written since."""
     follower = Pair(THERE)
     follower.hears(orders(THERE, 1), nodes=(node(HERE), node(THERE)))
     follower.writes(2)
@@ -172,7 +172,7 @@ def test_who_asks_for_a_former_topic_of_the_name_is_told_so() -> None:
 
 
 def test_a_leader_that_is_shown_a_later_epoch_leads_no_more_until_an_image_says_so() -> None:
-    """L9."""
+    """CL-L9."""
     leader, _ = two()
     leader.replicas.shown(PLACE, 2)
     assert PLACE not in leader.replicas.led
@@ -183,7 +183,7 @@ def test_a_leader_that_is_shown_a_later_epoch_leads_no_more_until_an_image_says_
 
 
 def test_a_copy_that_is_assigned_to_others_goes_once_enough_of_them_are_in_sync() -> None:
-    """F11."""
+    """CL-F11."""
     follower = Pair(THERE)
     follower.hears(orders(HERE, 1), nodes=(node(HERE), node(THERE)))
     view = PartitionView(HERE, 2, 2, (HERE,), (), (HERE, 3))
@@ -196,7 +196,7 @@ def test_a_copy_that_is_assigned_to_others_goes_once_enough_of_them_are_in_sync(
 
 
 def test_a_copy_that_the_cluster_does_not_know_is_kept_and_named() -> None:
-    """F11: nothing is deleted that was not called deleted."""
+    """CL-F11: nothing is deleted that was not called deleted."""
     follower = Pair(THERE)
     follower.hears(orders(HERE, 1), nodes=(node(HERE), node(THERE)))
     follower.hears(nodes=(node(HERE), node(THERE)), full=True)
@@ -205,7 +205,7 @@ def test_a_copy_that_the_cluster_does_not_know_is_kept_and_named() -> None:
 
 
 def test_a_log_that_fails_is_offline_and_the_others_go_on() -> None:
-    """F9."""
+    """CL-F9."""
     leader, follower = two()
     leader.writes(1)
     leader.flushes()
@@ -217,7 +217,7 @@ def test_a_log_that_fails_is_offline_and_the_others_go_on() -> None:
 
 
 def test_a_parked_fetch_is_answered_when_records_come_or_it_has_waited() -> None:
-    """L7."""
+    """CL-L7."""
     leader, follower = two()
     copy_once(leader, follower)
     answers: list[FetchAnswer] = []
@@ -239,7 +239,8 @@ def test_a_parked_fetch_is_answered_when_records_come_or_it_has_waited() -> None
 
 
 def test_what_an_unclean_election_cost_a_copy_is_told_once() -> None:
-    """Section 11: the ledger counts it. What is cut without one was never promised to anybody."""
+    """docs/design/cluster.md, "What the ledger of elections keeps": the ledger counts it. What is cut without one was
+    never promised to anybody."""
     leader, follower = two()
     leader.writes(3)
     leader.flushes()
@@ -268,8 +269,8 @@ def comes_back_as_a_follower(former: Pair, leader: Pair, *, epoch: int, unclean_
 
 
 def test_a_log_that_begins_later_is_looked_at_and_its_followers_are_told() -> None:
-    """F8, A3b: whatever moved its start; a leader's machine that was never told waited for nobody, and gave followers
-    below it no word."""
+    """CL-F8, CL-A3b: whatever moved its start; a leader's machine that was never told waited for nobody, and gave
+    followers below it no word."""
     leader, follower = two()
     leader.writes(4)
     leader.flushes()

@@ -23,7 +23,7 @@ def test_what_is_even_already_stays() -> None:
 
 
 def test_a_node_that_had_everything_gives_two_thirds_of_the_leads_away_and_keeps_a_copy_of_all() -> None:
-    """A10: one node becomes many."""
+    """CL-A10: one node becomes many."""
     planned = spread(units("t", *[(1,)] * 6), ONE_TO_THREE, factor=3)
     assert {tuple(sorted(each)) for each in planned.values()} == {(1, 2, 3)}
     assert Counter(each[0] for each in planned.values()) == {1: 2, 2: 2, 3: 2}

@@ -1,4 +1,4 @@
-"""A node's term as a shard's coordinator: what it may say, and when its timers run (G3 to G6)."""
+"""A node's term as a shard's coordinator: what it may say, and when its timers run (CL-G3 to CL-G6)."""
 
 import pytest
 
@@ -235,7 +235,7 @@ def test_l9_a_leader_that_is_over_says_nothing() -> None:
 
 
 class Impatient(Term):
-    """G5: does not wait for those who may believe to lead."""
+    """CL-G5: does not wait for those who may believe to lead."""
 
     def lease_until(self, now_ms: int) -> int:
         self._kept = True
@@ -243,7 +243,7 @@ class Impatient(Term):
 
 
 class Hospitable(Term):
-    """G5: lets others in while a former leader may still answer."""
+    """CL-G5: lets others in while a former leader may still answer."""
 
     def lease_until(self, now_ms: int) -> int:
         until = super().lease_until(now_ms)
@@ -252,7 +252,7 @@ class Hospitable(Term):
 
 
 class Bold(Term):
-    """G4: rests on its lease with fewer than min in sync."""
+    """CL-G4: rests on its lease with fewer than min in sync."""
 
     def lease_until(self, now_ms: int) -> int:
         in_sync = self.leader.in_sync
@@ -264,7 +264,7 @@ class Bold(Term):
 
 
 class Rash(Term):
-    """G4: counts the lease from when the latest fetch came."""
+    """CL-G4: counts the lease from when the latest fetch came."""
 
     def lease_until(self, now_ms: int) -> int:
         until = super().lease_until(now_ms)
@@ -273,14 +273,14 @@ class Rash(Term):
 
 
 class Ringing(Term):
-    """G6: its timers fire whether the lease holds or not."""
+    """CL-G6: its timers fire whether the lease holds or not."""
 
     def look(self, now_ms: int) -> Look:
         return RUN
 
 
 class Halved(Term):
-    """G3: looks at the half that names the unit alone."""
+    """CL-G3: looks at the half that names the unit alone."""
 
     def committed(self) -> int | None:
         halves = self.leader.halves
@@ -292,7 +292,7 @@ class Halved(Term):
 
 
 class Settled(Term):
-    """G6: a long gap is a short one."""
+    """CL-G6: a long gap is a short one."""
 
     def look(self, now_ms: int) -> Look:
         look = super().look(now_ms)

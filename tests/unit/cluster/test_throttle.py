@@ -1,4 +1,4 @@
-"""A9: replicas that are not in sync are copied at a rate; those that are, never. And `replica.fetch.min.bytes`."""
+"""CL-A9: replicas that are not in sync are copied at a rate; those that are, never. And `replica.fetch.min.bytes`."""
 
 import pytest
 
@@ -179,7 +179,7 @@ def test_a_fetch_is_held_while_there_are_fewer_bytes_than_it_wants() -> None:
 
 
 def test_what_is_no_record_is_told_however_few_bytes_there_are() -> None:
-    """L7: the high watermark, and that somebody else leads."""
+    """CL-L7: the high watermark, and that somebody else leads."""
     leader, follower = Pair(HERE), Pair(THERE)
     for each in (leader, follower):
         each.hears(throttled(1, (HERE, THERE)), nodes=(node(HERE), node(THERE)))

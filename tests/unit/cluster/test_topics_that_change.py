@@ -1,4 +1,4 @@
-"""Topics that come, change and go: C12, A3, A8."""
+"""Topics that come, change and go: CL-C12, CL-A3, CL-A8."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Z5: a multi is bounded by bytes as well: ZooKeeper closes the connection to who sends more than a megabyte, and who
-took that for a lost answer would send the same for ever."""
+"""CL-Z5: a multi is bounded by bytes as well: ZooKeeper closes the connection to who sends more than a megabyte, and
+who took that for a lost answer would send the same for ever."""
 
 import pytest
 

@@ -21,7 +21,7 @@ from tests.unit.storage.logs import T0
 
 
 def test_readers_see_what_is_committed() -> None:
-    """L8: in (HW, end] there is nothing, which is no error."""
+    """CL-L8: in (HW, end] there is nothing, which is no error."""
 
     async def story(side: LedSide) -> None:
         begin(side, b"a")
@@ -81,7 +81,7 @@ def test_a_fetch_that_waits_is_told_when_the_topic_goes() -> None:
 
 
 def test_a_new_leader_does_not_tell_the_latest_before_it_knows_it() -> None:
-    """L8: 78, until its high watermark has passed where its epoch begins; times that are found are told."""
+    """CL-L8: 78, until its high watermark has passed where its epoch begins; times that are found are told."""
 
     async def story(side: LedSide) -> None:
         begin(side, b"a")
@@ -125,7 +125,7 @@ async def given_up(side: LedSide, before: int, *, committed: int = 4, timeout_ms
 
 
 def test_records_are_given_up_once_all_in_sync_have_done_so() -> None:
-    """A3b."""
+    """CL-A3b."""
 
     async def story(side: LedSide) -> None:
         task = await given_up(side, 3)
@@ -142,7 +142,7 @@ def test_records_are_given_up_once_all_in_sync_have_done_so() -> None:
 
 
 def test_a_replica_that_leaves_holds_up_nobody_who_gives_records_up() -> None:
-    """A3b: every in-sync replica."""
+    """CL-A3b: every in-sync replica."""
 
     async def story(side: LedSide) -> None:
         task = await given_up(side, -1)
@@ -154,7 +154,7 @@ def test_a_replica_that_leaves_holds_up_nobody_who_gives_records_up() -> None:
 
 
 def test_who_gives_records_up_does_not_wait_for_ever() -> None:
-    """A3b: 7. Here they are gone all the same."""
+    """CL-A3b: 7. Here they are gone all the same."""
 
     async def story(side: LedSide) -> None:
         (told, _) = await (await given_up(side, 3, timeout_ms=1))

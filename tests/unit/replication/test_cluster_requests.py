@@ -23,7 +23,7 @@ from tests.unit.storage.logs import T0, batch
 
 
 def test_a_leader_without_room_lets_another_lead() -> None:
-    """It would refuse producers until somebody made room, while those in sync with it have some (F9)."""
+    """It would refuse producers until somebody made room, while those in sync with it have some (CL-F9)."""
 
     async def story(side: LedSide) -> None:
         side.files.capacity = side.files.used()
@@ -68,7 +68,7 @@ def test_acks_of_all_are_answered_once_it_is_committed() -> None:
 
 
 def test_the_followers_may_have_it_before_the_disk_here_has() -> None:
-    """D2: the flush runs beside them, and counts as well."""
+    """CL-D2: the flush runs beside them, and counts as well."""
 
     async def story(side: LedSide) -> None:
         begun = begin(side, b"a")
@@ -82,7 +82,7 @@ def test_the_followers_may_have_it_before_the_disk_here_has() -> None:
 
 
 def test_acks_of_one_are_answered_once_it_is_kept_here() -> None:
-    """L2."""
+    """CL-L2."""
 
     async def story(side: LedSide) -> None:
         begun = begin(side, b"a", acks=ONE)
@@ -113,7 +113,7 @@ def test_other_acks_are_refused(acks: int) -> None:
 
 
 def test_with_too_few_in_sync_nothing_is_written_for_who_wants_all() -> None:
-    """L2: 19. It is asked right before the append, whatever was true as the request came."""
+    """CL-L2: 19. It is asked right before the append, whatever was true as the request came."""
 
     async def story(side: LedSide) -> None:
         late = begin(side, b"late")
@@ -137,7 +137,7 @@ def test_with_too_few_in_sync_nothing_is_written_for_who_wants_all() -> None:
 
 
 def test_what_is_committed_with_too_few_in_sync_by_then_says_so() -> None:
-    """L2: 20."""
+    """CL-L2: 20."""
 
     async def story(side: LedSide) -> None:
         begun = begin(side, b"a")
@@ -155,7 +155,7 @@ def test_what_is_committed_with_too_few_in_sync_by_then_says_so() -> None:
 
 
 def test_an_epoch_that_is_over_answers_all_who_wait() -> None:
-    """L2: 6, with who leads now."""
+    """CL-L2: 6, with who leads now."""
 
     async def story(side: LedSide) -> None:
         waiting, kept = begin(side, b"a"), begin(side, b"b", acks=ONE)
@@ -171,7 +171,7 @@ def test_an_epoch_that_is_over_answers_all_who_wait() -> None:
 
 
 def test_the_same_node_in_a_later_epoch_is_another_leader() -> None:
-    """L2: what waited may have been cut in between."""
+    """CL-L2: what waited may have been cut in between."""
 
     async def story(side: LedSide) -> None:
         waiting = begin(side, b"a")
@@ -185,7 +185,7 @@ def test_the_same_node_in_a_later_epoch_is_another_leader() -> None:
 
 
 def test_who_waits_too_long_is_told_so_and_what_was_written_may_come_to_be() -> None:
-    """L2: 7."""
+    """CL-L2: 7."""
 
     async def story(side: LedSide) -> None:
         begun = begin(side, b"a", timeout_ms=1)
@@ -198,7 +198,7 @@ def test_who_waits_too_long_is_told_so_and_what_was_written_may_come_to_be() -> 
 
 
 def test_a_batch_that_comes_again_is_answered_with_its_old_offsets_once_these_are_committed() -> None:
-    """F10: after a failover, the new leader has the batch and does not know yet whether it is committed."""
+    """CL-F10: after a failover, the new leader has the batch and does not know yet whether it is committed."""
 
     async def story(side: LedSide) -> None:
         first = begin(side, b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)

@@ -35,7 +35,7 @@ def test_what_is_there_and_not_committed_is_not_appended_again() -> None:
 
 
 def test_what_could_be_appended_in_part_is_finished_once_enough_are_in_sync() -> None:
-    """L2."""
+    """CL-L2."""
 
     async def story() -> None:
         side = LedSide(topic(partition()))

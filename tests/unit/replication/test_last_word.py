@@ -1,4 +1,4 @@
-"""A node that stops waits until those who lead its shards now have asked whether it has let go (G5a)."""
+"""A node that stops waits until those who lead its shards now have asked whether it has let go (CL-G5a)."""
 
 import asyncio
 

@@ -178,7 +178,7 @@ def test_a_log_is_its_leader_s() -> None:
 
 
 def test_who_was_shown_a_later_epoch_leads_no_more() -> None:
-    """L9; it does not know who leads, but that is not itself."""
+    """CL-L9; it does not know who leads, but that is not itself."""
     one = side()
     one.replicas.led[ORDERS].leader.over = True
     with pytest.raises(NotLeaderOrFollower, match="no more") as refused:
@@ -206,7 +206,7 @@ def test_what_nobody_leads_is_asked_for_again() -> None:
 
 
 def test_a_leader_s_log_that_is_broken_says_so() -> None:
-    """F9."""
+    """CL-F9."""
     one = side()
     one.replicas.broke(ORDERS, "errno 5")
     with pytest.raises(StorageError, match="errno 5") as refused:
@@ -239,7 +239,7 @@ def test_who_waits_for_records_is_woken_when_they_are_committed_or_led_elsewhere
 
 
 def test_the_node_s_own_writers_ask_for_all_too() -> None:
-    """L2: fences and staged batches."""
+    """CL-L2: fences and staged batches."""
     one = side()
     one.hears(topic(partition(isr=(HERE,), version=1)))
     with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
@@ -261,7 +261,7 @@ def test_records_are_given_up_as_far_as_they_are_committed() -> None:
 
 
 def test_producer_ids_come_from_whom_the_cluster_names() -> None:
-    """A4."""
+    """CL-A4."""
     one = side()
     assert [one.led.next_producer_id(), one.broker.next_producer_id()] == [(0, 0), (1, 0)]
     elsewhere = LedBroker(one.broker, one, lambda known, epoch: (5000, epoch + 1))

@@ -39,7 +39,7 @@ async def produced(service: BrokerService, number: int, *, acks: int = -1, timeo
 
 
 def test_records_are_refused_in_kafka_s_numbers() -> None:
-    """L2."""
+    """CL-L2."""
 
     async def story(side: LedSide, service: BrokerService) -> None:
         assert await produced(service, 1) == (6, THERE, 5)
@@ -53,7 +53,7 @@ def test_records_are_refused_in_kafka_s_numbers() -> None:
 
 @pytest.mark.parametrize(("number", "epoch", "code"), [(1, -1, 6), (1, 5, 6), (1, 4, 74), (1, 6, 75), (0, 4, 75)])
 def test_readers_are_refused_in_kafka_s_numbers(number: int, epoch: int, code: int) -> None:
-    """K1, K2."""
+    """CL-K1, CL-K2."""
 
     async def story(side: LedSide, service: BrokerService) -> None:
         request = pb.MultiFetchRequest(max_wait_ms=600_000, min_bytes=1)
@@ -70,7 +70,7 @@ def test_readers_are_refused_in_kafka_s_numbers(number: int, epoch: int, code: i
 
 
 def test_offsets_and_records_given_up_are_refused_in_kafka_s_numbers() -> None:
-    """L8, A3b."""
+    """CL-L8, CL-A3b."""
 
     async def story(side: LedSide, service: BrokerService) -> None:
         begun = asyncio.create_task(produced(service, 0, acks=1))

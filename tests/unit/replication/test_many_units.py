@@ -69,7 +69,7 @@ def test_many_units_are_taken_in_by_steps_and_others_have_their_turns() -> None:
 
 
 def test_an_epoch_that_begins_by_the_way_is_written_down_before_it_is_led() -> None:
-    """L1, where the logs are written to in a thread."""
+    """CL-L1, where the logs are written to in a thread."""
 
     async def story() -> None:
         broker = open_broker(MemoryFiles())

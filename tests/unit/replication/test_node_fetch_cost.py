@@ -1,4 +1,4 @@
-"""What a fetch costs that waits and finds nothing: as much for 2,000 partitions as for one (F1)."""
+"""What a fetch costs that waits and finds nothing: as much for 2,000 partitions as for one (CL-F1)."""
 
 import asyncio
 import sys

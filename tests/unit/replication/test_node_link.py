@@ -106,7 +106,7 @@ def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse()
 
 
 def test_a_node_is_gone_that_refuses_time_after_time_and_silence_is_no_refusal() -> None:
-    """C9: three times within 300 ms."""
+    """CL-C9: three times within 300 ms."""
     moments = count(100, 10)
 
     async def story() -> None:

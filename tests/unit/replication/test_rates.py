@@ -1,4 +1,4 @@
-"""A9: a node's rates, set while it runs."""
+"""CL-A9: a node's rates, set while it runs."""
 
 import asyncio
 from typing import Any

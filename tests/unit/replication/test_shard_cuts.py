@@ -1,4 +1,4 @@
-"""G9: what an unclean election cost a shard gets into its diary once those who cut their copies have told it."""
+"""CL-G9: what an unclean election cost a shard gets into its diary once those who cut their copies have told it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""G5: what an answer of a former leader says, and to which epoch."""
+"""CL-G5: what an answer of a former leader says, and to which epoch."""
 
 from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, TopicPartition
 from muster.coordinator.cluster.image import Image, Moved, NodeStatus, NodeView, PartitionView

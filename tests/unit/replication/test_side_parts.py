@@ -112,7 +112,8 @@ def play(story: Callable[[Given], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-# -- the poll (N1 to N3) -------------------------------------------------------------------------------------------
+# -- the poll (CL-N1 to CL-N3)
+# -------------------------------------------------------------------------------------------
 
 
 def test_n2_an_answer_of_a_controller_that_stands_still_is_not_waited_for_once_there_is_another() -> None:
@@ -244,7 +245,7 @@ def test_l7_a_fetch_waits_for_something_to_tell_and_one_that_is_cancelled_harms_
 
 
 def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> None:
-    """G5a."""
+    """CL-G5a."""
 
     async def story(given: Given) -> None:
         desk = given.desk()
@@ -331,7 +332,7 @@ def test_l2_an_append_hears_that_it_is_committed_or_that_its_epoch_is_over() -> 
 
 
 def test_acks_of_one_waits_for_what_is_kept_here_and_for_nobody_else() -> None:
-    """L2."""
+    """CL-L2."""
 
     async def story(given: Given) -> None:
         keeping = Keeping(given.replicas)

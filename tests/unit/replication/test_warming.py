@@ -1,4 +1,5 @@
-"""G8: copies are followed as they grow, up to what is committed, and who is cut below what was taken in begins anew."""
+"""CL-G8: copies are followed as they grow, up to what is committed, and who is cut below what was taken in begins
+anew."""
 
 import asyncio
 

@@ -50,7 +50,7 @@ def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
 
 
 def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:
-    """Z2: one without `muster.directory`, or with other features, is not counted."""
+    """CL-Z2: one without `muster.directory`, or with other features, is not counted."""
     beside = b'{"host":"h","port":1,"version":4,"endpoints":[]}'
     newer = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","unclean":false,"features":2}}'
     assert layout.read_registration("/brokers/ids/1", beside, 5) is None
@@ -58,7 +58,7 @@ def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:
 
 
 def test_a_state_that_a_tool_of_that_era_wrote_has_defaults() -> None:
-    """Z1: no eligible leader replicas, and directories unknown."""
+    """CL-Z1: no eligible leader replicas, and directories unknown."""
     data = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":3,"isr":[2,3],"later":{}}'
     assert layout.read_state("/s", data, 9) == State(2, 3, (2, 3), controller_epoch=1, partition_epoch=9)
 
@@ -96,7 +96,7 @@ def test_the_version_of_the_cluster_comes_back(epoch: int, sequence: int) -> Non
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:
-    """A4: blocks of 1,000, both ends included, as Kafka writes them."""
+    """CL-A4: blocks of 1,000, both ends included, as Kafka writes them."""
     first = layout.ProducerIds.after(None, 1)
     second = layout.ProducerIds.after(layout.read_producer_ids("/l", first.to_json()), 2)
     assert (first, second) == (layout.ProducerIds(1, 0, 999), layout.ProducerIds(2, 1000, 1999))
@@ -120,7 +120,8 @@ OTHERS = [b"Infinity", b"1e999", b"NaN", b"2147483648", b"-2147483649", b"9" * 4
 
 @pytest.mark.parametrize("number", OTHERS)
 def test_a_number_that_no_message_has_room_for_is_refused_like_anything_that_is_none(number: bytes) -> None:
-    """C13: one such znode would end the looks of every controller at all of them, or each answer that tells of it."""
+    """CL-C13: one such znode would end the looks of every controller at all of them, or each answer that tells of
+    it."""
     with pytest.raises(MalformedZnode, match="/brokers/ids/1"):
         layout.read_registration("/brokers/ids/1", REGISTERED % number, 5)
     with pytest.raises(MalformedZnode, match="/state"):

@@ -24,7 +24,7 @@ def candidate(line: Line, told: list[tuple[float, int]] | None = None, *, resume
 
 
 def test_a_line_that_is_cut_unnoticed_ends_the_reign_within_two_thirds_of_a_session() -> None:
-    """Z8: kazoo says SUSPENDED after up to two thirds of a session; counted from there, one would reign for 1.67. A
+    """CL-Z8: kazoo says SUSPENDED after up to two thirds of a session; counted from there, one would reign for 1.67. A
     whole session from the last proof would be the moment at which ZooKeeper lets the next one in."""
 
     async def story() -> None:
@@ -99,7 +99,7 @@ def test_a_process_that_slept_through_its_lease_does_not_think_itself_elected() 
 
 
 def test_a_reign_goes_on_though_two_proofs_in_a_row_are_lost() -> None:
-    """Z8: one goes out every sixth of a session, whatever became of the last, and the belief lasts four of these."""
+    """CL-Z8: one goes out every sixth of a session, whatever became of the last, and the belief lasts four of these."""
 
     async def story() -> None:
         told: list[tuple[float, int]] = []
@@ -158,7 +158,7 @@ def test_who_gives_its_reign_up_begins_the_next_with_an_epoch_of_its_own() -> No
 
 
 def test_one_whose_process_is_gone_is_deposed_at_once() -> None:
-    """C9: its session is still there, and nobody waits for its end. An epoch that is not the present one deposes
+    """CL-C9: its session is still there, and nobody waits for its end. An epoch that is not the present one deposes
     nobody."""
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""AlterPartition requests that wait for a write (C8)."""
+"""AlterPartition requests that wait for a write (CL-C8)."""
 
 from collections import deque
 from dataclasses import dataclass, field

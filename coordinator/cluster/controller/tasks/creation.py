@@ -1,4 +1,4 @@
-"""C12: the internal topics, made when there are enough nodes. A3: topics that are deleted."""
+"""CL-C12: the internal topics, made when there are enough nodes. CL-A3: topics that are deleted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""A6: leaders that go to another node while the one there lives, a few at a time.
+"""CL-A6: leaders that go to another node while the one there lives, a few at a time.
 
 For whoever stops, is drained, is asked to, or for the preferred leader's sake. The units of one node go in steps; the
-next is taken when the new leaders have applied the one before (N3).
+next is taken when the new leaders have applied the one before (CL-N3).
 """
 
 from collections import Counter

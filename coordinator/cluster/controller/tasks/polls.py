@@ -1,4 +1,4 @@
-"""Nodes that ask what is new (N1, C7, C9): who is answered, who waits, who has to register anew."""
+"""Nodes that ask what is new (CL-N1, CL-C7, CL-C9): who is answered, who waits, who has to register anew."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, No
 from muster.coordinator.errors import ErrorCode
 
 NOT_YET = ClusterState(ErrorCode.STALE_BROKER_EPOCH)
-"""C7: the registration has not been taken in: it waited as long as it said it would, and asks again."""
+"""CL-C7: the registration has not been taken in: it waited as long as it said it would, and asks again."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Polls:
         return event.known.sequence
 
     def may_hear(self, node_id: int, node_epoch: int) -> bool:
-        """C7: only who has been taken in, in this life, and leads nothing by a former one."""
+        """CL-C7: only who has been taken in, in this life, and leads nothing by a former one."""
         if self.reign.silent:
             return False
         nodes = self.reign.book.nodes
@@ -74,7 +74,7 @@ class Polls:
             self.wake_ms = until_ms
 
     def _offline(self, event: Polled) -> None:
-        """F9: logs that a node cannot use, all of them each time."""
+        """CL-F9: logs that a node cannot use, all of them each time."""
         if event.offline == self.offline.get(event.node, ()):
             return
         book = self.reign.book

@@ -1,4 +1,4 @@
-"""Leaders as operators want them: each partition's first replica (C10), and ElectLeaders (A5)."""
+"""Leaders as operators want them: each partition's first replica (CL-C10), and ElectLeaders (CL-A5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Preferred:
     forced: dict[TopicPartition, Wish] = field(default_factory=dict)
 
     def balance(self) -> None:
-        """C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
+        """CL-C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
         settings, now_ms = self.reign.book.settings, self.reign.now_ms
         if not settings.auto_rebalance:
             return
@@ -105,7 +105,7 @@ class Preferred:
         return None
 
     def decide(self, draft: Draft) -> None:
-        """A5: elections that an operator forces."""
+        """CL-A5: elections that an operator forces."""
         for unit, wish in list(self.forced.items()):
             if unit in draft.states or not draft.has_room(unit):
                 continue

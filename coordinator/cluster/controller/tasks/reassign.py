@@ -1,4 +1,4 @@
-"""A8: other replicas for a unit, as KIP-455: some are added, and when they are in sync the others go.
+"""CL-A8: other replicas for a unit, as KIP-455: some are added, and when they are in sync the others go.
 
 What is under way stands in the topic's znode, so any controller goes on with it.
 """
@@ -84,7 +84,7 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, done: Reassigned) -> N
         draft.put(unit, state, done.decision.state, book.second.get(unit, NO_EPOCH))
         draft.elect(unit, state.leader, done.decision, reign.now_ms, reign.now_ms)
     draft.back.append(lambda: reign.look_at((unit,), ""))
-    # Whoever is removed may be needed no more, whoever stays may be the better leader: C10 sees to that.
+    # Whoever is removed may be needed no more, whoever stays may be the better leader: CL-C10 sees to that.
     draft.after.append(lambda: reign.look_at((unit,), ""))
 
 

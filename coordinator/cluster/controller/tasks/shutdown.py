@@ -1,4 +1,4 @@
-"""A7: a node that stops, or is drained, is to lead nothing."""
+"""CL-A7: a node that stops, or is drained, is to lead nothing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

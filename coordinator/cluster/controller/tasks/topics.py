@@ -61,7 +61,7 @@ class Topics:
                     book.stage(unit)
 
     def _configs(self, old: Topic, topic: Topic) -> None:
-        """Settings that change. Another minimum empties the ELR, where enough are in sync by it (C5), before anybody
+        """Settings that change. Another minimum empties the ELR, where enough are in sync by it (CL-C5), before anybody
         may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
         book = self.reign.book
         settings = book.settings

@@ -1,4 +1,4 @@
-"""What has to hold, after each step: numbers are those of the spec's checkers."""
+"""What has to hold, after each step: CL-S1 to CL-S14 (docs/design/cluster.md, "Proof by simulation")."""
 
 from bisect import bisect_right
 from typing import Any
@@ -22,7 +22,7 @@ class Check:
         raise Violation(f"{rule}: {what}")
 
     def leads(self, node: Any) -> None:
-        """1 and 4: a later leader has all that was acknowledged, or shown as committed."""
+        """CL-S1, CL-S4: a later leader has all that was acknowledged, or shown as committed."""
         log = node.log
         epoch = node.leader.epoch
         for offset, (acked_in, value) in self.acked.items():
@@ -37,7 +37,7 @@ class Check:
         return log.end >= upto and log.records[: max(0, upto - log.start)] == self.committed[log.start :]
 
     def appended(self, node: Any, epoch: int) -> None:
-        """2."""
+        """CL-S2."""
         if self.appended_by.setdefault(epoch, (node.id, node.life)) != (node.id, node.life):
             self.fail("2 one leader", f"node {node.id} appends in epoch {epoch}, as {self.appended_by[epoch]} did")
 
@@ -51,7 +51,7 @@ class Check:
             self.fail("F6", f"node {node.id} cuts to {to}, below its high watermark")
 
     def begins(self, node: Any, at: int) -> None:
-        """F7: only what ends before the leader's log begins is dropped."""
+        """CL-F7: only what ends before the leader's log begins is dropped."""
         if at <= node.log.end:
             self.fail("F7", f"node {node.id} drops its log, which ends at {node.log.end}, to begin at {at}")
 
@@ -103,7 +103,7 @@ class Check:
             self._below_ends(node, leader, now)
 
     def _below_ends(self, node: Any, leader: Any, now: int) -> None:
-        """5, for what had not been committed before: all in sync have kept it, and these are enough."""
+        """CL-S5, for what had not been committed before: all in sync have kept it, and these are enough."""
         world = self.world
         state = world.controller.state
         if state.leader_epoch == leader.epoch:
@@ -116,7 +116,7 @@ class Check:
             self.fail("5 below min", f"{now} is committed, and kept by {copies} only")
 
     def logs(self) -> None:
-        """3: where two logs have the same epoch at an offset, all before is the same."""
+        """CL-S3: where two logs have the same epoch at an offset, all before is the same."""
         nodes = list(self.world.nodes.values())
         for node in nodes:
             self._epochs(node)
@@ -137,7 +137,7 @@ class Check:
             self.fail("3 log matching", f"nodes {one} and {other} differ at or before {same}")
 
     def _epochs(self, node: Any) -> None:
-        """L1: the checkpoint says of each record what its batch does."""
+        """CL-L1: the checkpoint says of each record what its batch does."""
         log = node.log
         starts = [start for _, start in log.epochs]
         for offset, entry in enumerate(log.records, log.start):

@@ -1,4 +1,4 @@
-"""A controller as small as it can be: one unit, by the rules C2 to C8, never away itself."""
+"""A controller as small as it can be: one unit, by the rules CL-C2 to CL-C8, never away itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Controller:
         self.leaders = {0: first}
 
     def image(self, node: int, node_epoch: int) -> Image | None:
-        """C7: a node whose registration was not taken in yet hears nothing."""
+        """CL-C7: a node whose registration was not taken in yet hears nothing."""
         at = self.live.get(node)
         if at is None or at.epoch != node_epoch:
             return None
@@ -83,7 +83,7 @@ class Controller:
         return True
 
     def hand_over(self, to: int | None = None) -> bool:
-        """A6: the unit goes to the next one that is live and in sync, though its leader lives; or to that one."""
+        """CL-A6: the unit goes to the next one that is live and in sync, though its leader lives; or to that one."""
         state = self.state
         others = [node for node in state.isr if node != state.leader and self._may_lead(node)]
         if state.leader == NOBODY or not others:
@@ -93,12 +93,12 @@ class Controller:
         return True
 
     def drain(self, node: int, *, begins: bool) -> None:
-        """A7: the node is about to go, or stays after all."""
+        """CL-A7: the node is about to go, or stays after all."""
         (self.leaving.add if begins else self.leaving.discard)(node)
         self.sequence += 1
 
     def alter(self, node: int, node_epoch: int, asked: AlterIsr) -> IsrAnswer:
-        """C8, in its order."""
+        """CL-C8, in its order."""
         state = self.state
         at = self.live.get(node)
         if at is None or at.epoch != node_epoch:
@@ -139,7 +139,7 @@ class Controller:
         return node in self.live and not self._has_other_disk(node)
 
     def _decide(self) -> None:
-        """C2 to C5 for what is live now. The image names who is live, so that it is another in any case."""
+        """CL-C2 to CL-C5 for what is live now. The image names who is live, so that it is another in any case."""
         self.sequence += 1
         state = self.state
         isr = tuple(node for node in state.isr if self._may_lead(node))
@@ -152,7 +152,7 @@ class Controller:
             if leader != NOBODY:
                 isr = (leader,)
         if leader == NOBODY:
-            isr = isr or state.isr  # C4: of the last ones nobody goes, for each has what was committed.
+            isr = isr or state.isr  # CL-C4: of the last ones nobody goes, for each has what was committed.
         elected = leader != state.leader
         if elected or isr != state.isr or elr != state.elr:
             self._write(leader, isr, state.directories, elected=elected)

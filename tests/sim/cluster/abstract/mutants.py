@@ -14,7 +14,7 @@ from tests.sim.cluster.logs import LogModel
 
 
 class HastyLeader(Leader):
-    """L3: counts what it has not flushed."""
+    """CL-L3: counts what it has not flushed."""
 
     def appended(self, half: int, end: int) -> None:
         super().appended(half, end)
@@ -22,7 +22,7 @@ class HastyLeader(Leader):
 
 
 class HastyFollower(Follower):
-    """F3: fetches on before what came is flushed."""
+    """CL-F3: fetches on before what came is flushed."""
 
     def appended(self, end: int, last_epoch: int) -> None:
         super().appended(end, last_epoch)
@@ -30,7 +30,7 @@ class HastyFollower(Follower):
 
 
 class GenerousLeader(Leader):
-    """L3: commits with fewer than min in sync."""
+    """CL-L3: commits with fewer than min in sync."""
 
     def _advance(self, log: Half, now_ms: int) -> bool:
         enough, self.in_sync.min_size = self.in_sync.min_size, 1
@@ -40,7 +40,7 @@ class GenerousLeader(Leader):
 
 
 class ForgetfulLeader(Leader):
-    """L3: does not count with those whom it asked to let in, until it is answered; and waits for nobody else."""
+    """CL-L3: does not count with those whom it asked to let in, until it is answered; and waits for nobody else."""
 
     def _advance(self, log: Half, now_ms: int) -> bool:
         largest, self.in_sync.largest = self.in_sync.largest, self.in_sync.committed
@@ -53,7 +53,7 @@ class ForgetfulLeader(Leader):
 
 
 class WelcomingLeader(Leader):
-    """L5: lets in who has not yet all that there was when its epoch began."""
+    """CL-L5: lets in who has not yet all that there was when its epoch began."""
 
     def _may_join(self, node: int, now_ms: int) -> bool:
         starts = [log.epoch_start for log in self.halves]
@@ -66,7 +66,7 @@ class WelcomingLeader(Leader):
 
 
 class ShrinkingLeader(Leader):
-    """L5: counts without those whom it asked to take out, before it is confirmed."""
+    """CL-L5: counts without those whom it asked to take out, before it is confirmed."""
 
     def wants(self, now_ms: int) -> AlterIsr | None:
         asked = super().wants(now_ms)
@@ -78,7 +78,7 @@ class ShrinkingLeader(Leader):
 
 
 class TrustingLeader(Leader):
-    """L5: takes the refusal of a later question for one of an earlier one that nobody answered."""
+    """CL-L5: takes the refusal of a later question for one of an earlier one that nobody answered."""
 
     def altered(self, question: AlterIsr, answer: IsrAnswer, now_ms: int) -> bool:
         if answer.code == ErrorCode.INELIGIBLE_REPLICA:
@@ -87,14 +87,14 @@ class TrustingLeader(Leader):
 
 
 class BlindLeader(Leader):
-    """L4: takes the fetch of a former life for one of the present."""
+    """CL-L4: takes the fetch of a former life for one of the present."""
 
     def fetched(self, half: int, peer: Peer, node_epoch: int, *more: Any) -> Refused | Diverged | None:
         return super().fetched(half, peer, peer.epoch, *more)
 
 
 class CredulousLeader(Leader):
-    """L4: counts the offset of a log that has parted from its own."""
+    """CL-L4: counts the offset of a log that has parted from its own."""
 
     def _parted(self, log: Half, seen: Reported, offset: int, *more: Any) -> Diverged | None:
         parted = super()._parted(log, seen, offset, *more)
@@ -105,7 +105,7 @@ class CredulousLeader(Leader):
 
 
 class BoldLeader(Leader):
-    """G4: rests on its lease with fewer than min in sync."""
+    """CL-G4: rests on its lease with fewer than min in sync."""
 
     def lease_until(self, lease_ms: int) -> int:
         enough, self.in_sync.min_size = self.in_sync.min_size, 1
@@ -115,7 +115,7 @@ class BoldLeader(Leader):
 
 
 class LiteralLeader(Leader):
-    """G4 by its letter: asks no proof of those who were asked to join, and may have."""
+    """CL-G4 for the committed ISR only: asks no proof of those who were asked to join, and may have."""
 
     def lease_until(self, lease_ms: int) -> int:
         largest, self.in_sync.largest = self.in_sync.largest, self.in_sync.committed
@@ -125,14 +125,14 @@ class LiteralLeader(Leader):
 
 
 class HardOfHearingLeader(Leader):
-    """L9: goes on though it was shown a later epoch."""
+    """CL-L9: goes on though it was shown a later epoch."""
 
     def shown(self, epoch: int) -> bool:
         return False
 
 
 class UpToDatePeer(Peer):
-    """G4: counts the lease from when a fetch came."""
+    """CL-G4: counts the lease from when a fetch came."""
 
     __slots__ = ()
 
@@ -143,14 +143,14 @@ class UpToDatePeer(Peer):
 
 
 class ImpatientPromise(Promise):
-    """G5: answers as soon as it leads."""
+    """CL-G5: answers as soon as it leads."""
 
     def answers_from(self, session_ms: int) -> int:
         return NEVER
 
 
 class BornYesterdayPromise(Promise):
-    """G5: does not count with what its former life may have promised."""
+    """CL-G5: does not count with what its former life may have promised."""
 
     def __init__(self, started_ms: int) -> None:
         super().__init__(started_ms)
@@ -158,7 +158,7 @@ class BornYesterdayPromise(Promise):
 
 
 class ShortPromise(Promise):
-    """G5 by its letter: the node it last fetched from is the only one that it asks to let go."""
+    """CL-G5 for the last leader only: the node it last fetched from is the only one that it asks to let go."""
 
     def let_go(self, node: int) -> None:
         last = max((heard for each, heard in self._past.items() if each >= 0), default=NEVER)
@@ -168,7 +168,7 @@ class ShortPromise(Promise):
 
 
 class UnmarkedLog(LogModel):
-    """L1: an epoch is known from its first record on."""
+    """CL-L1: an epoch is known from its first record on."""
 
     __slots__ = ()
 
@@ -177,8 +177,8 @@ class UnmarkedLog(LogModel):
 
 
 class ForgettingLog(LogModel):
-    """L1: records of an epoch that is older than the latest one, in which nothing was written, begin it anew. Our own
-    storage did so, and Kafka's would, but that its followers ask by the latest epoch they have noted."""
+    """CL-L1: records of an epoch that is older than the latest one, in which nothing was written, begin it anew. Our
+    own storage did so, and Kafka's would, but that its followers ask by the latest epoch they have noted."""
 
     __slots__ = ()
 
@@ -189,14 +189,14 @@ class ForgettingLog(LogModel):
 
 
 class SuspiciousFollower(Follower):
-    """F5: cuts to its own high watermark."""
+    """CL-F5: cuts to its own high watermark."""
 
     def _diverged(self, diverging: tuple[int, int], end_for_epoch: Any, epoch_at: Any) -> Verdict:
         return self._cut(self.high_watermark, epoch_at)
 
 
 def whole_session(session_ms: int) -> int:
-    """G4: a lease as long as a session, whatever the clocks do."""
+    """CL-G4: a lease as long as a session, whatever the clocks do."""
     return session_ms
 
 

@@ -223,7 +223,7 @@ class Node:
                     self.world.check.acknowledged(end - 1, epoch, value)
 
     def answers(self) -> bool:
-        """Whether it would answer for the unit's groups right now (G4, G5)."""
+        """Whether it would answer for the unit's groups right now (CL-G4, CL-G5)."""
         leader, now_ms = self.leader, self.now_ms
         return (
             self.alive
@@ -273,7 +273,7 @@ class Node:
         )
 
     def unpark(self) -> None:
-        """L7: who waited long enough is answered, with what there is."""
+        """CL-L7: who waited long enough is answered, with what there is."""
         waiting, self.parked_fetches = self.parked_fetches, []
         for asked, number, _, _ in waiting:
             if self.leader is not None and not self.leader.over:
@@ -348,7 +348,7 @@ class Node:
         if held is not None:
             self.log.checkpointed_high_watermark = held.high_watermark
 
-    # Whether a former leader has let go (G5a).
+    # Whether a former leader has let go (CL-G5a).
 
     def ask_former(self) -> None:
         if self.leader is not None:
@@ -356,7 +356,7 @@ class Node:
                 self.world.send(self.id, node, ("led?", self.id, self.life, self.leader.epoch))
 
     def shown(self, node: int, life: int, epoch: int) -> None:
-        """L9."""
+        """CL-L9."""
         self.seen_epoch = max(self.seen_epoch, epoch)
         if self.leader is not None:
             self.leader.shown(epoch)

@@ -95,7 +95,7 @@ class World:
         return self.values
 
     def register(self, node: Node) -> None:
-        """Z3: a stale registration is replaced by its own directory's next life, and by no other."""
+        """CL-Z3: a stale registration is replaced by its own directory's next life, and by no other."""
         at = self.registered.get(node.id)
         if at is not None and (at.directory != node.directory or at.epoch == node.node_epoch):
             return
@@ -291,7 +291,7 @@ class World:
     # The end.
 
     def end(self) -> None:
-        """14: no more faults. Within a session and ten seconds all is as it should be."""
+        """CL-S14: no more faults. Within a session and ten seconds all is as it should be."""
         self.cut.clear()
         while self.controller.leaving:
             self.do_undrain()

@@ -1,4 +1,4 @@
-"""What answers about groups have to be (9, 12)."""
+"""What answers about groups have to be (CL-S9, CL-S12)."""
 
 from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.errors import ErrorCode
@@ -7,8 +7,8 @@ from tests.sim.world import World
 
 
 class Stale:
-    """9: whoever has answered for a shard is the last that may; one of an earlier epoch says nothing more but that he
-    does not."""
+    """CL-S9: whoever has answered for a shard is the last that may; one of an earlier epoch says nothing more but that
+    he does not."""
 
     def __init__(self, world: World) -> None:
         self.world = world

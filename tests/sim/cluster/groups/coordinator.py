@@ -56,7 +56,7 @@ class GroupAsk(NamedTuple):
 
 
 class EpochsAsked(NamedTuple):
-    """G5a: whether the asked node has let go of these units."""
+    """CL-G5a: whether the asked node has let go of these units."""
 
     asked: tuple[EpochAsked, ...]
 
@@ -193,7 +193,7 @@ class SimCoordinating(Coordinating):
 
 
 class ComparingEngine(LedEngine):
-    """G8: what was kept ready is what a load would have given."""
+    """CL-G8: what was kept ready is what a load would have given."""
 
     node: "SimNode"
 

@@ -92,7 +92,7 @@ class SimGroupLog:
         return log
 
     def _read(self, half: TopicPartition) -> Iterator[KeyValue]:
-        """To the end, whatever is committed of it (G2)."""
+        """To the end, whatever is committed of it (CL-G2)."""
         try:
             model = self._log(half).model
         except LogBroken as error:

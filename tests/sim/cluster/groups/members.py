@@ -1,4 +1,4 @@
-"""Members of groups in a simulated cluster: they follow coordinators, keep what they have, and commit (K3, K4).
+"""Members of groups in a simulated cluster: they follow coordinators, keep what they have, and commit (CL-K3, CL-K4).
 
 Their sessions are longer than any run: so nobody may ever be told that he is not known any more, and once a group is
 settled, nothing may change in it.
@@ -117,7 +117,7 @@ class Member(Asker):
         self.network.ask(self.name, node, GroupAsk(request), told, patience_ms=wait_ms, by=f"{self.name}{by}")
 
     def heard(self, request: Any, reply: Any) -> None:
-        """11: members are undisturbed."""
+        """CL-S11: members are undisturbed."""
         self.world.census[f"{self.kind} {reply.code.name}"] += 1
         if self.group in self.book.settled and reply.code not in UNDISTURBED:
             self.world.violated(
@@ -125,7 +125,7 @@ class Member(Asker):
             )
 
     def has(self, generation: int, owned: frozenset[int]) -> None:
-        """11: and what a settled group has, it keeps. 9, 11: nobody owns what another does."""
+        """CL-S11: and what a settled group has, it keeps. CL-S9, CL-S11: nobody owns what another does."""
         before = self.book.settled.get(self.group)
         if before is not None and before[self.name] != (generation, owned):
             self.world.violated(
@@ -277,7 +277,7 @@ class ClassicMember(Member):
 
 
 class Auditor(Asker):
-    """Asks for committed positions again and again: what was acknowledged, or shown, is there ever after (10)."""
+    """Asks for committed positions again and again: what was acknowledged, or shown, is there ever after (CL-S10)."""
 
     def __init__(self, world: World, network: Network, nodes: list[SimNode], group: str, book: Book) -> None:
         super().__init__(world, network, nodes, f"{group}.auditor")

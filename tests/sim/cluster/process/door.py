@@ -110,7 +110,7 @@ class Door:
         return led if led is not None and led.topic_id == request.topic_id else None
 
     def answer_parked(self, place: TopicPartition) -> None:
-        """L2: what became of the appends that wait."""
+        """CL-L2: what became of the appends that wait."""
         waiting = self._parked.pop(place, [])
         led = self._node.replicas.led.get(place)
         still = []

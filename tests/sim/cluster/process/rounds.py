@@ -193,7 +193,8 @@ class Rounds:
         self._node.later(self._node.world.between(1, 60), step) if units else step()
 
     def broken(self, node: int) -> None:
-        """C9: whose connection broke is looked at by the controller, or, where that is the controller, by this node."""
+        """CL-C9: whose connection broke is looked at by the controller, or, where that is the controller, by this
+        node."""
         if node == self._node.seat.controller and node != self._node.id and self._node.settings.eviction:
             epoch = self._node.image.known.epoch
             refused: list[int] = []

@@ -1,4 +1,5 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments in every version (A5, A8), and who may."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments in every version (CL-A5, CL-A8), and who
+may."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Settings that a node of a cluster takes while it runs (A9), by Kafka's door."""
+"""Settings that a node of a cluster takes while it runs (CL-A9), by Kafka's door."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,5 @@
-"""Groups at a node that is one of three: it finds coordinators, and answers for its own groups only (rules K1, G1)."""
+"""Groups at a node that is one of three: it finds coordinators, and answers for its own groups only (rules CL-K1,
+CL-G1)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

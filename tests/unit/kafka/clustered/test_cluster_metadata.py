@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster of a node that is one of three (rule K1)."""
+"""Metadata and DescribeCluster of a node that is one of three (rule CL-K1)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def test_metadata_has_all_nodes_all_topics_and_who_leads(version: int) -> None:
 
 
 def test_a_node_that_is_cut_off_ends_the_connection() -> None:
-    """librdkafka asks the node that it used last: it would hear of itself as the leader for ever (G4)."""
+    """librdkafka asks the node that it used last: it would hear of itself as the leader for ever (CL-G4)."""
     cluster = ThreeNodes()
     cluster.cut_off = True
 
@@ -119,7 +119,7 @@ def test_topics_are_found_by_id_and_what_was_deleted_is_not() -> None:
 
 
 def test_what_lies_on_this_node_s_disk_is_no_topic_of_the_cluster() -> None:
-    """Copies that the image does not name (F11)."""
+    """Copies that the image does not name (CL-F11)."""
 
     async def story(door: Door) -> None:
         door.broker.create_topic("stray", 1)

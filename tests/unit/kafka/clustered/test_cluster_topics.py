@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions at a node that is one of three: copies, and on which nodes (A2)."""
+"""CreateTopics and CreatePartitions at a node that is one of three: copies, and on which nodes (CL-A2)."""
 
 from collections.abc import Sequence
 from typing import Any

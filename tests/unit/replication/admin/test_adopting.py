@@ -1,4 +1,4 @@
-"""From one node to many (A10): what is published, and when a node is refused."""
+"""From one node to many (CL-A10): what is published, and when a node is refused."""
 
 import pytest
 

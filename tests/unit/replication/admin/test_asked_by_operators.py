@@ -1,4 +1,5 @@
-"""Elections (A5) and reassignments (A8) as the image shows them: what is refused at once, and when they are done."""
+"""Elections (CL-A5) and reassignments (CL-A8) as the image shows them: what is refused at once, and when they are
+done."""
 
 import asyncio
 from collections.abc import Callable

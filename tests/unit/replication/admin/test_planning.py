@@ -1,4 +1,5 @@
-"""Changes of a cluster's topics before they are written: where partitions go (A2), and what speaks against it (A1)."""
+"""Changes of a cluster's topics before they are written: where partitions go (CL-A2), and what speaks against it
+(CL-A1)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Producer ids in blocks (A4): never twice, and without a wait where the next block is there in time."""
+"""Producer ids in blocks (CL-A4): never twice, and without a wait where the next block is there in time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

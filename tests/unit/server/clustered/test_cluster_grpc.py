@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator and watches by gRPC of a node that is one of three (rules K1 and K2)."""
+"""Metadata, FindCoordinator and watches by gRPC of a node that is one of three (rules CL-K1 and CL-K2)."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
 """kill -9 of one node after the other under load: no acknowledged record and no acknowledged offset is lost.
 
-TORTURE_ROUNDS says how often; the wing asks for 200, which take a quarter of an hour.
+TORTURE_ROUNDS says how often; CL-T5 asks for 200, which take a quarter of an hour.
 """
 
 import os

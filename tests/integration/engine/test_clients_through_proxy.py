@@ -1,5 +1,5 @@
 """Clients that nobody here wrote, through nodes over a Kafka that are killed, stopped and started: their groups are
-Muster's, every record is read, and none of them ever speaks to the broker itself (13.4). All look for metadata each
+Muster's, every record is read, and none of them ever speaks to the broker itself. All look for metadata each
 second, as they do in trouble."""
 
 from collections.abc import Iterator

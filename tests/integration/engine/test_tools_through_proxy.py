@@ -1,4 +1,4 @@
-"""Kafka's own command line tools whose --bootstrap-server is a node over that Kafka (13.7): what passes, and what is
+"""Kafka's own command line tools whose --bootstrap-server is a node over that Kafka: what passes, and what is
 told of what does not. docs/over-your-kafka.md has the same as a table."""
 
 import asyncio

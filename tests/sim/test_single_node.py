@@ -9,8 +9,8 @@ BEFORE = {
     1: "f2d86b415b05e3367818a7b6a62809919c786e1d752547935bde8fc18bbd1ccc",
     2: "e8c2c8394de39a944609742c9d670448240120fb012f7ae863879b3df782b022",
 }
-"""By seed, what a run came to before the first commit for many nodes. Whoever changes on purpose what groups do on a node
-by itself, or what a seed draws, writes down anew what they come to now.
+"""By seed, what a run came to before the first commit for many nodes. Whoever changes on purpose what groups do on a
+node by itself, or what a seed draws, writes down anew what they come to now.
 
 Of seeds 0 to 52 eight (11, 16, 21, 22, 29, 31, 43, 50) came to something else by the time many nodes were joined to the
 node, all by one commit, f61fda3d, which is none of theirs: who is told to try again on a full disk has been heard,

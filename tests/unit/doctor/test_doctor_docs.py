@@ -7,7 +7,7 @@ from muster.coordinator.doctor.rules.clients import DEFECTS, Defect
 from muster.coordinator.doctor.table import RULES
 
 WHOLE = (Path(__file__).resolve().parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
-PAGE = WHOLE.partition("\n## Doctor and top\n")[2].partition("\n## ")[0]
+PAGE = WHOLE.partition("\n## muster doctor\n")[2].partition("\n## ")[0]
 
 
 def line_of(rule: Rule) -> str:
